@@ -12,6 +12,10 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(VENV)/.demo
 	$(BIN)/divlearn demo
 
+# Processes run beside each other: each keeps to one thread unless it asks for more, and threads that
+# wait do not spin.
+test: export OMP_NUM_THREADS := 1
+test: export OMP_WAIT_POLICY := passive
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest -n auto --dist worksteal
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import warnings
 from importlib import import_module
 
@@ -118,6 +119,35 @@ def short_fits(monkeypatch):
         monkeypatch.setitem(IDDLClassifier.__init__.__kwdefaults__, name, short)
     monkeypatch.setattr("divlearn.kernels.classifier.POINTS", [(0.0, 0.0), (0.5, 0.5)])
     monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 1e-2)
+
+
+@pytest.fixture
+def working_folder(tmp_path, monkeypatch):
+    """An empty folder, where relative paths lead."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def set_tolerance(monkeypatch):
+    """Set how exact means or mixtures are, where estimators have no parameter for it."""
+    names = {"means": "nearest.class_means._TOLERANCE", "mixtures": "cluster.mixture.TOLERANCE"}
+    return lambda what, value: monkeypatch.setattr(f"divlearn.{names[what]}", value)
+
+
+@pytest.fixture
+def uninstall(monkeypatch):
+    """Let a module look as if it were not installed."""
+    return lambda name: monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.fixture
+def limit_files():
+    """Let this process write no larger files until the test ends, as ``ulimit -f`` does."""
+    resource = pytest.importorskip("resource", reason="there are no such limits here")
+    kind, limits = resource.RLIMIT_FSIZE, resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda n_bytes: resource.setrlimit(kind, (n_bytes, limits[1]))  # Python ignores SIGXFSZ
+    resource.setrlimit(kind, limits)
 
 
 @pytest.fixture

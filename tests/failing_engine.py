@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -12,18 +13,22 @@ PARTS = ("encode", "spectra", "values", "whitened", "alpha")  # the last three o
 
 
 class FailingEngine(ReferenceEngine):
-    """Count how often a part of results is asked for; from one time on its first entry is NaN."""
+    """Count how often parts of results are asked for; from one time on, one begins with NaN.
 
-    def __init__(self, part: str, first: float = np.inf, *, once: bool = False) -> None:
+    Without arguments, nothing is spoiled.
+    """
+
+    def __init__(self, part: str = "", first: int = 0, *, once: bool = False) -> None:
         super().__init__(1)
         self.part, self.first, self.once = part, first, once
-        self.asked = [0]  # shared by copies
+        self.asked = Counter()  # shared by copies
 
     def _spoil(self, part, result):
-        if part != self.part or result is None or not result.size:
+        if result is None or not result.size:
             return result
-        self.asked[0] += 1
-        if self.asked[0] == self.first or (self.asked[0] > self.first and not self.once):
+        self.asked[part] += 1
+        late = self.asked[part] - self.first
+        if part == self.part and (late == 0 or (late > 0 and not self.once)):
             result = result.copy()
             result.flat[0] = np.nan
         return result

@@ -36,10 +36,9 @@ def without_code(text: str) -> str:
 @pytest.mark.parametrize(
     "path", [p for p in PAGES if BLOCK.search(p.read_text())], ids=lambda p: p.name
 )
-@pytest.mark.usefixtures("short_fits", "coarse_maps")
-def test_code_on_pages_runs(path, tmp_path, monkeypatch):
+@pytest.mark.usefixtures("short_fits", "coarse_maps", "working_folder")
+def test_code_on_pages_runs(path):
     """Blocks of a page run one after the other; those marked as slow are only compiled."""
-    monkeypatch.chdir(tmp_path)
     names: dict = {"__name__": "page"}
     for mark, code in BLOCK.findall(path.read_text()):
         compiled = compile(code, str(path), "exec")

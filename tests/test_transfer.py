@@ -203,9 +203,9 @@ def test_wrong_lengths_and_sizes(data):
         Recenter("choose").fit(X)
 
 
-def test_a_mean_that_is_not_exact_is_told(data, monkeypatch):
+def test_a_mean_that_is_not_exact_is_told(data, set_tolerance):
     X, _, groups = data
-    monkeypatch.setattr("divlearn.nearest.class_means._TOLERANCE", 1e-300)
+    set_tolerance("means", 1e-300)
     with pytest.warns(ConvergenceWarning) as told:
         Recenter().fit(X, groups=groups)
     messages = [str(one.message) for one in told]

@@ -124,13 +124,13 @@ def test_pipeline_search_clone_and_pickle():
     labels = np.array(["one", "two", "three"])[y]
     model = make_pipeline(FunctionTransformer(lambda X: 2 * X), LogEuclideanSVM(random_state=0))
     assert cross_val_score(model, X, labels, cv=3).mean() > 0.8
-    grid = {"kernel": ["linear", "rbf"], "C": [1.0, 10.0]}
+    grid = [{"C": [1.0, 10.0]}, {"kernel": ["rbf"], "C": [1.0], "gamma": [0.5, 1.0]}]
     search = GridSearchCV(LogEuclideanSVM(random_state=0), grid, cv=3).fit(X, labels)
     again = pickle.loads(pickle.dumps(search.best_estimator_))
     np.testing.assert_array_equal(again.predict(X), search.predict(X))
     assert not hasattr(clone(again), "model_")
     wide, classes_ = classes(5, d=12)  # kernels are functions here
-    machine = LogEuclideanSVM("rbf", random_state=0).fit(wide, classes_)
+    machine = LogEuclideanSVM("rbf", 1.0, 1.0).fit(wide, classes_)
     again = pickle.loads(pickle.dumps(machine))
     np.testing.assert_array_equal(again.decision_function(wide), machine.decision_function(wide))
 

@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr
 
 import numpy as np
 import pytest
@@ -20,10 +21,9 @@ KEPT = 3
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
+def folder(working_folder):
     X, y = make_wishart_clusters(3, 12, 3, separation=2, random_state=0)
-    np.savez(tmp_path / "data.npz", X=X, y=y)
-    monkeypatch.chdir(tmp_path)
+    np.savez("data.npz", X=X, y=y)
 
 
 @pytest.fixture
@@ -145,8 +145,8 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize(
     ("errors", "options"), [(io.StringIO, []), (io.StringIO, ["--json"]), (Terminal, ["--json"])]
 )
-def test_no_bars_where_nobody_looks(errors, options, monkeypatch):
+def test_no_bars_where_nobody_looks(errors, options):
     """That is in a file, and beside JSON on a terminal too."""
-    monkeypatch.setattr(sys, "stderr", errors())
-    assert main(["which", "data.npz", "--cv", "2", *options]) == 0
-    assert sys.stderr.getvalue() == ""
+    with redirect_stderr(errors()) as shown:
+        assert main(["which", "data.npz", "--cv", "2", *options]) == 0
+    assert shown.getvalue() == ""

@@ -17,9 +17,8 @@ from divlearn.nearest import DivergenceKNN
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(working_folder):
     """Folder to work in: data, a model, and other names for the data."""
-    monkeypatch.chdir(tmp_path)
     X, y = make_wishart_clusters(2, 6, 2, separation=5, random_state=0)
     np.savez("X.npz", X=X, y=y)
     np.save("groups.npy", np.arange(12) % 4)
@@ -32,7 +31,7 @@ def folder(tmp_path, monkeypatch):
     # A terminal of its own is a device that no failing test can take from others.
     ends = os.openpty()
     os.symlink(os.ttyname(ends[1]), "device")
-    yield tmp_path
+    yield working_folder
     for end in ends:
         os.close(end)
 

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 import shlex
-import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
@@ -28,11 +28,9 @@ def write(path, *names):
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def folder(working_folder):
     write("strange.npz", "moss", STRANGE)
     write("umlaut.npz", "moss", "m\u00fcsli \ud800")
-    return tmp_path
 
 
 def run(capsys, *arguments):
@@ -87,13 +85,13 @@ def test_reports_hold_no_control_characters(capsys, folder):
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_every_label_on_every_terminal(folder, monkeypatch, encoding):
+def test_every_label_on_every_terminal(folder, encoding):
     written = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
-    assert main(["doctor", "umlaut.npz"]) == 0
-    assert main(["fit", "umlaut.npz", "--model", "knn", "-o", "m"]) == 0
-    assert main(["predict", "m", "umlaut.npz", "-o", "said.csv"]) == 0
-    sys.stdout.flush()
+    with redirect_stdout(io.TextIOWrapper(written, encoding=encoding)) as terminal:
+        assert main(["doctor", "umlaut.npz"]) == 0
+        assert main(["fit", "umlaut.npz", "--model", "knn", "-o", "m"]) == 0
+        assert main(["predict", "m", "umlaut.npz", "-o", "said.csv"]) == 0
+        terminal.flush()
     shown = "m\\xfcsli" if encoding == "ascii" else "m\u00fcsli"
     assert f"{shown} \\ud800" in written.getvalue().decode(encoding)
 

@@ -78,9 +78,8 @@ def test_examples_are_found():
 
 
 @pytest.mark.usefixtures("short_fits", "coarse_maps")
-def test_the_page_is_right(tmp_path, monkeypatch, capsys):
-    write_images(tmp_path)
-    monkeypatch.chdir(tmp_path)
+def test_the_page_is_right(working_folder, monkeypatch, capsys):
+    write_images(working_folder)
     monkeypatch.setenv("COLUMNS", "100")
     checker, code = doctest.OutputChecker(), 0
     for command, expected in examples(PAGE.read_text()):
@@ -95,7 +94,10 @@ def test_the_page_is_right(tmp_path, monkeypatch, capsys):
             printed = captured.out + captured.err
         assert checker.check_output(expected, printed, FLAGS), f"$ {command}\n{printed}"
         if command.startswith("divlearn demo"):
-            check_demo(printed, tmp_path / "demo")
+            check_demo(printed, working_folder / "demo")
+        elif "--report" in command:
+            page = arguments[arguments.index("--report") + 1]
+            assert command.split(" --")[0] in (working_folder / page).read_text()
     for name in ("report", "which", "evaluation", "groups", "demo/report"):
-        assert (tmp_path / f"{name}.html").stat().st_size > 10_000
-    assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 25
+        assert (working_folder / f"{name}.html").stat().st_size > 10_000
+    assert len((working_folder / "predictions.csv").read_text().splitlines()) == 25

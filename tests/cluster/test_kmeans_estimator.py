@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from interrupting import press_ctrl_c, stop_at
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -14,11 +15,11 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from divlearn.cluster import ABKMeans, KarcherKMeans, clusters, kmeans, lloyd
+from divlearn.cluster import ABKMeans, KarcherKMeans
 from divlearn.cluster.clusters import find_nearest
 from divlearn.datasets import make_wishart_clusters
-from divlearn.engines import Engine, ReferenceEngine
-from divlearn.fitting.interrupts import stoppable
+from divlearn.engines import ReferenceEngine
+from divlearn.fitting import listen
 
 
 @pytest.fixture(scope="module")
@@ -69,25 +70,28 @@ def test_engines_agree(data, divergence):
     np.testing.assert_allclose(first.cluster_centers_, second.cluster_centers_, rtol=1e-6)
 
 
+class SmallTables(ReferenceEngine):
+    """Of eight columns, the fewest there are."""
+
+    table_entries, most_columns = 1, 0
+
+    def encode(self, data, atoms, *arguments, **options):
+        SmallTables.most_columns = max(SmallTables.most_columns, len(atoms))
+        return super().encode(data, atoms, *arguments, **options)
+
+
 @pytest.mark.parametrize("divergence", ["stein", (0.5, 1.5), "learn"], ids=str)
-def test_tables_of_bounded_size_change_nothing(data, divergence, monkeypatch):
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_tables_of_bounded_size_change_nothing(data, divergence):
     X, _ = data
-    model = ABKMeans(5, divergence, random_state=0, n_init=2)
-    whole = clone(model).fit(X)
-    columns, encode = [], Engine.encode
-
-    def counted(self, given, atoms, *arguments, **options):
-        columns.append(len(atoms))
-        return encode(self, given, atoms, *arguments, **options)
-
-    monkeypatch.setattr(Engine, "encode", counted)
-    monkeypatch.setattr(Engine, "table_entries", 2 * len(X))
-    monkeypatch.setattr(clusters, "_LEAST_COLUMNS", 1)
-    parts = clone(model).fit(X)
+    whole, parts = (
+        ABKMeans(20, divergence, random_state=0, n_init=1, max_iter=3, engine=engine).fit(X)
+        for engine in (ReferenceEngine(1), SmallTables(1))
+    )
     np.testing.assert_array_equal(whole.cluster_centers_, parts.cluster_centers_)
     np.testing.assert_array_equal(whole.labels_, parts.labels_)
     np.testing.assert_array_equal(whole.predict(X), parts.predict(X))
-    assert max(columns) == 2
+    assert SmallTables.most_columns == 8
 
 
 def test_single_precision_is_clustered_in_double(data):
@@ -154,39 +158,30 @@ def test_wide_spreads_do_not_overshoot():
 # the way it ends
 
 
-def test_a_user_who_stops_it_keeps_what_was_found(data, monkeypatch):
+def test_a_user_who_stops_it_keeps_what_was_found(data):
     X, _ = data
-    assign, calls = lloyd._assign_block, []
-
-    def interrupt(*arguments):
-        calls.append(0)
-        if len(calls) == 4:  # the first is before all iterations
-            raise KeyboardInterrupt
-        return assign(*arguments)
-
-    monkeypatch.setattr(lloyd, "_assign_block", interrupt)
-    found = ABKMeans(6, init=X[:6], tol=0).fit(X)
+    with listen(stop_at("iterations", 2)):
+        found = ABKMeans(6, init=X[:6], tol=0).fit(X)
     assert found.message_ == "interrupted by the user in iteration 3"
     assert found.n_iter_ == 2
     np.testing.assert_array_equal(found.labels_, found.predict(X))
 
 
-def test_an_interrupted_start_that_is_worse_is_told_of(data, monkeypatch):
+def test_an_interrupted_start_that_is_worse_is_told_of(data):
     X, _ = data
-    ends = iter([1.0, 2.0])
-    run = kmeans.run_lloyd
+    begun = []
 
-    def worse(*arguments):
-        objective = next(ends)
-        with stoppable():
-            if objective > 1:
-                raise KeyboardInterrupt
-        return run(*arguments) | {"objective": objective}
+    def stop_in_the_second(what, done, *_):
+        begun.extend([done] * (what == "iterations" and done == 1))
+        if len(begun) == 2:
+            begun.append("stopped")
+            press_ctrl_c()
 
-    monkeypatch.setattr(kmeans, "run_lloyd", worse)
-    found = ABKMeans(3, n_init=4, random_state=0).fit(X)
-    assert found.objective_ == 1.0
+    options = {"init": "random", "random_state": 0}
+    with listen(stop_in_the_second):
+        found = ABKMeans(3, n_init=4, **options).fit(X)
     assert found.message_ == "interrupted by the user in start 2"
+    assert found.objective_ == ABKMeans(3, n_init=1, **options).fit(X).objective_
 
 
 def test_it_says_why_it_stopped(data, capsys):

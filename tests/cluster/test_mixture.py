@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from interrupting import stop_at
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
@@ -17,6 +18,7 @@ from sklearn.preprocessing import FunctionTransformer
 from divlearn.cluster import ABMixture, em
 from divlearn.cluster.base import Starts
 from divlearn.datasets import make_wishart_clusters
+from divlearn.fitting import listen
 
 X, y = make_wishart_clusters(3, 20, 3, separation=8, random_state=0)
 
@@ -148,44 +150,36 @@ def test_single_precision():
 # ------------------------------------------------------------------ what it says
 
 
-def interrupt_after(monkeypatch, module, name, n_calls):
-    """Press Ctrl-C when a function is called for the n-th time."""
-    function, calls = getattr(module, name), []
-
-    def interrupted(*arguments):
-        calls.append(None)
-        if len(calls) > n_calls:
-            raise KeyboardInterrupt
-        return function(*arguments)
-
-    monkeypatch.setattr(module, name, interrupted)
-
-
-def test_interrupts_keep_the_best_so_far(monkeypatch):
-    with monkeypatch.context() as patch:
-        interrupt_after(patch, em.EM, "_maximize", 1)
+def test_interrupts_keep_the_best_so_far():
+    with listen(stop_at("iterations", 1)):
         mixture = quick(3, init="random", n_init=4).fit(X)
     assert mixture.message_.startswith("interrupted by the user in iteration 2")
     assert mixture.n_iter_ == 1
     assert not mixture.converged_
     assert mixture.predict(X).shape == (60,)
-    with monkeypatch.context() as patch:
-        interrupt_after(patch, em.EM, "run", 1)
-        patch.setattr(Starts, "draw", lambda *_: np.stack([X[0], X[0], X[1]]))
-        between = quick(3).fit(X)
-    assert between.message_.startswith("interrupted by the user in a move")
-    with monkeypatch.context() as patch:
-        interrupt_after(patch, em, "expect", 12)
+    with listen(stop_at("numbers of components", 2)):
         several = quick([1, 2, 3, 4, 5, 6]).fit(X)
-    assert 1 <= len(several.bics_) < 6
-    assert f"interrupted after {len(several.bics_)} of 6 n_components" in several.message_
-    with monkeypatch.context() as patch:
-        interrupt_after(patch, em.EM, "_maximize", 2)
-        with pytest.raises(KeyboardInterrupt):  # likelihoods are compared at their maxima
-            mixture.compare(X)
-    interrupt_after(monkeypatch, em, "expect", 0)
-    with pytest.raises(KeyboardInterrupt):
+    assert list(several.bics_) == [1, 2]
+    assert "interrupted after 2 of 6 n_components" in several.message_
+    with pytest.raises(KeyboardInterrupt), listen(stop_at("iterations", 1)):
+        mixture.compare(X)  # likelihoods are compared at their maxima
+    with pytest.raises(KeyboardInterrupt), listen(stop_at("numbers of components", 0)):
         quick().fit(X)
+
+
+def test_an_interrupt_in_a_move_keeps_what_was_found(monkeypatch):
+    """Two centres start in one place, so that one of them moves."""
+    run, calls = em.EM.run, []
+
+    def interrupted(*given):
+        calls.append(given)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return run(*given)
+
+    monkeypatch.setattr(em.EM, "run", interrupted)
+    monkeypatch.setattr(Starts, "draw", lambda *_: np.stack([X[0], X[0], X[1]]))
+    assert quick(3).fit(X).message_.startswith("interrupted by the user in a move")
 
 
 def test_progress(capsys):

@@ -52,9 +52,9 @@ def test_densities_of_scipy(name, share):
     ("share", "divergence"),
     [("all", "learn"), ("all", "matrix-f"), ("divergence", "wishart"), ("none", "learn")],
 )
-def test_the_bound_never_falls(share, divergence, monkeypatch):
+def test_the_bound_never_falls(share, divergence, set_tolerance):
     """Overlapping clusters, and more components than there are."""
-    monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 1e-3)
+    set_tolerance("mixtures", 1e-3)
     X, _ = make_wishart_clusters(2, 15, 2, separation=3, random_state=1)
     mixture = ABMixture(3, divergence, share=share, init=X[::12]).fit(X)
     history = mixture.history_
@@ -68,8 +68,8 @@ def test_the_bound_never_falls(share, divergence, monkeypatch):
     assert (n_kappas == 1) == (share == "all")
 
 
-def test_one_component_is_the_maximum_of_the_family(monkeypatch):
-    monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 1e-9)
+def test_one_component_is_the_maximum_of_the_family(set_tolerance):
+    set_tolerance("mixtures", 1e-9)
     X = sample_family(0.2, 0.7, 3.0, 60, np.diag([1.0, 2.0]), 0)
     for divergence, known in [("learn", fit_likelihood(X)), ("stein", fit_member(X, 0.5, 0.5))]:
         mixture = ABMixture(1, divergence).fit(X)
@@ -82,9 +82,9 @@ def test_one_component_is_the_maximum_of_the_family(monkeypatch):
         np.testing.assert_allclose(mixture.score_samples(X), here + log_volume(X), atol=1e-9)
 
 
-def test_gamma_variables(monkeypatch):
+def test_gamma_variables(set_tolerance):
     """1 x 1 Wishart matrices."""
-    monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 1e-10)
+    set_tolerance("mixtures", 1e-10)
     X = gamma(3.0, scale=2.0).rvs(300, random_state=0)
     mixture = ABMixture(1, "wishart").fit(X[:, None, None])
     shape, _, scale = gamma.fit(X, floc=0)

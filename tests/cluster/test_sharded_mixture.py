@@ -55,9 +55,9 @@ def same(whole, parts):
     ],
 )
 def test_mixtures_are_those_of_data_in_memory(
-    data, monkeypatch, divergence, share, block_size, weighted, settings
+    data, set_tolerance, divergence, share, block_size, weighted, settings
 ):
-    monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 1e-2)  # few steps tell
+    set_tolerance("mixtures", 1e-2)  # few steps tell
     X, weights = data
     given = weights if weighted else None
     mixture = quick(divergence=divergence, share=share, **settings)
@@ -91,8 +91,8 @@ def test_mixtures_do_not_depend_on_the_memory_there_is(data):
         assert np.array_equal(getattr(kept, name), getattr(read, name)), name
 
 
-def test_starts_and_moves_are_made_of_a_sample(monkeypatch):
-    monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 1e-10)
+def test_starts_and_moves_are_made_of_a_sample(set_tolerance, monkeypatch):
+    set_tolerance("mixtures", 1e-10)
     X, _ = make_wishart_clusters(2, 30, 2, separation=6, random_state=0)
     X = X[np.random.RandomState(0).permutation(60)]
     seen, init = [], Starts.__init__

@@ -64,8 +64,8 @@ def test_a_problem_that_aeon_does_not_ship_is_not_downloaded(aeon):
 
 
 @pytest.mark.parametrize("load", [load_japanese_vowels, load_basic_motions])
-def test_without_aeon_the_extra_is_named(load, monkeypatch):
-    monkeypatch.setitem(sys.modules, "aeon", None)
+def test_without_aeon_the_extra_is_named(load, uninstall):
+    uninstall("aeon")
     with pytest.raises(ImportError, match=r'pip install "divlearn\[series\]"'):
         load()
 

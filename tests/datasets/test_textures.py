@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -75,7 +73,7 @@ def test_bad_patches(patch, error, message):
         load_textures(patch)
 
 
-def test_without_scikit_image_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "skimage", None)
+def test_without_scikit_image_the_extra_is_named(uninstall):
+    uninstall("skimage")
     with pytest.raises(ImportError, match=r'pip install "divlearn\[images\]"'):
         load_textures()

@@ -131,22 +131,15 @@ def test_boxes_much_flatter_than_the_image_keep_their_digits():
     assert bound.min() > 1e-9
 
 
-def test_coordinates_are_known_and_do_not_send_boxes_the_slow_way(monkeypatch):
+def test_coordinates_are_known():
     rng = np.random.default_rng(0)
     y, x = np.mgrid[:300, :300].astype(float)
     maps = np.stack([x, rng.standard_normal((300, 300)), y, rng.random((300, 300))])
     corners = rng.integers(0, 280, (5000, 2))
     boxes = np.concatenate([corners, corners + rng.integers(12, 20, (5000, 2))], axis=1)
     expected = naive(maps, boxes[::50])
-
-    def fail(*_):
-        raise AssertionError("done directly")
-
-    monkeypatch.setattr(module, "_direct", lambda maps, boxes: fail() if len(boxes) else 0)
     computed = box_covariances(maps, boxes, [1, None, 0, None])
     assert relative_error(computed[::50], expected) < 1e-11
-    with pytest.raises(AssertionError, match="done directly"):
-        box_covariances(maps, boxes)
     only = box_covariances(maps[[0, 2]], boxes, [1, 0])
     np.testing.assert_allclose(only[::50], expected[:, ::2, ::2], rtol=1e-9, atol=1e-9)
 
@@ -163,17 +156,6 @@ def test_features_constant_in_a_box_have_exactly_no_variance():
     assert (computed[:, 1] == 0).all()
     assert (computed[:-1, 2] == 0).all()
     assert computed[-1, 2, 2] > 0
-
-
-def test_few_boxes_are_done_directly(monkeypatch):
-    def fail(*_):
-        raise AssertionError("integral images of the whole image for one small box")
-
-    maps = np.random.default_rng(0).standard_normal((2, 100, 100))
-    monkeypatch.setattr(module, "box_grams", fail)
-    box_covariances(maps, np.array([[0, 0, 5, 5]]))
-    with pytest.raises(AssertionError):
-        box_covariances(maps, np.tile([0, 0, 90, 90], (50, 1)))
 
 
 def test_covariances_are_those_of_numpy_for_large_offsets():

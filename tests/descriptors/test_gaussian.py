@@ -314,11 +314,12 @@ def test_an_array_and_the_list_of_its_series(transformer):
 
 
 @each_transformer
-def test_many_series_are_computed_in_blocks(transformer, monkeypatch):
-    X = random_series(14, n=50)
-    expected = clone(transformer).fit_transform(X)
-    monkeypatch.setattr("divlearn.descriptors.series._BLOCK_ENTRIES", 7 * X[0].size)
-    np.testing.assert_allclose(clone(transformer).fit_transform(X), expected, rtol=1e-13)
+def test_many_series_are_computed_in_blocks(transformer):
+    """More than 2**17 entries: a single series is a block of its own."""
+    X = np.tile(random_series(14, n=50), (2**17 // random_series(14, n=50).size + 1, 1, 1))
+    expected = [clone(transformer).fit(X).transform(X[[i]])[0] for i in (0, 7, -1)]
+    found = clone(transformer).fit_transform(X)
+    np.testing.assert_allclose(found[[0, 7, -1]], expected, rtol=1e-13)
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_numbers_are_predicted_on_a_device(data):
 # --- clusters and neighbours ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("divergence", [(0.5, 1.5), "burg", "airm", (2.0, 1.0), "paper"])
+@pytest.mark.parametrize("divergence", [(0.5, 1.5), "burg", "airm", "paper"])
 def test_clusters_stay_on_the_device(data, divergence):
     X, _ = data
     found = []
@@ -185,7 +185,7 @@ def test_which_divergence_asks_the_device(data):
     X, y = data
     answers = [
         which_divergence(
-            X[::2], y[::2], alphas=[0, 0.5, 1], betas=[0, 1], random_state=0, engine=engine
+            X[::3], y[::3], alphas=[0, 1], betas=[0, 1], cv=2, random_state=0, engine=engine
         ).summary()
         for engine in (ReferenceEngine(1), FakeDeviceEngine(1))
     ]

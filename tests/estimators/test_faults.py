@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from engine_calls import EngineCalls
+from engine_calls import ActingEngine
 from interrupting import press_ctrl_c
 from same import assert_same
 from sklearn.base import clone
@@ -166,15 +166,16 @@ PROMPT = ("k-means", "mixture", "joint", "bcd", "stochastic")
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", STOPPED)
-def test_ctrl_c_at_any_time_leaves_a_model_once_there_is_one(data, monkeypatch, name):
+def test_ctrl_c_at_any_time_leaves_a_model_once_there_is_one(data, name):
     """Pressed at one call of the engine after the other: none finds a fit half done."""
     X, y = data
-    engine = EngineCalls(monkeypatch, press_ctrl_c)
-    clone(STOPPED[name]).set_params(random_state=0).fit(X, y)
+    engine = ActingEngine(press_ctrl_c)
+    options = {"engine": engine, "random_state": 0}
+    clone(STOPPED[name]).set_params(**options).fit(X, y)
     n_calls, kept = engine.count, []
-    for call in [*range(1, n_calls, max(1, n_calls // 4)), n_calls]:
+    for call in [*range(1, n_calls, max(1, n_calls // 3)), n_calls]:
         engine.act_at(call)
-        model = clone(STOPPED[name]).set_params(random_state=0)
+        model = clone(STOPPED[name]).set_params(**options)
         try:
             model.fit(X, y)
         except KeyboardInterrupt:
@@ -188,17 +189,12 @@ def test_ctrl_c_at_any_time_leaves_a_model_once_there_is_one(data, monkeypatch, 
     assert kept[-1]
 
 
-def test_a_disk_that_is_full_leaves_the_old_model(tmp_path):
+def test_a_disk_that_is_full_leaves_the_old_model(tmp_path, limit_files):
     """Files may not grow beyond a limit: the kernel refuses to write more of them."""
-    resource = pytest.importorskip("resource", reason="there are no such limits here")
     path = tmp_path / "model"
     divlearn.save(divlearn.ABKMeans(3), path)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))  # Python ignores SIGXFSZ
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            divlearn.save(divlearn.ABKMeans(4, init=np.zeros(9000)), path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    limit_files(20_000)
+    with pytest.raises(OSError, match="File too large"):
+        divlearn.save(divlearn.ABKMeans(4, init=np.zeros(9000)), path)
     assert divlearn.load(path).n_clusters == 3
     assert os.listdir(tmp_path) == ["model"]

@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 import divlearn
 from divlearn import baselines, cluster, descriptors
 from divlearn.baselines import coded, cone, kernel_codes, log_svm, rspdl
+from divlearn.cluster import mixture
 from divlearn.iddl import Recipe
 from divlearn.tangent import classifier as tangent
 
@@ -39,7 +40,7 @@ ESTIMATORS = [
     (divlearn.TangentClassifier(cv=2, **SEED), lift_spd),
     (divlearn.CalibratedClassifier(divlearn.DivergenceKNN(3), cv=2, **SEED), lift_spd),
     (baselines.LogEuclideanSVM(**SEED), lift_spd),
-    (baselines.LEML(20, 0.3, max_iter=1, **SEED), lift_spd),
+    (baselines.LEML(4, 0.3, max_iter=1, **SEED), lift_spd),
     (baselines.KernelLLC(kernel="stein", bandwidth=0.5, **SEED), lift_spd),
     (baselines.KernelSparseCoding(bandwidth=0.5, penalty=0.01, max_iter=1, **SEED), lift_spd),
     (baselines.RSPDL(penalty=0.1, max_iter=1, **SEED), lift_spd),
@@ -91,14 +92,17 @@ def name_of(part):
 @pytest.fixture(autouse=True)
 def short_fits(monkeypatch):
     """From how many values something is chosen, and how far a search goes, is no matter here."""
-    monkeypatch.setitem(log_svm.PENALTIES, "linear", (10.0,))
-    monkeypatch.setattr(log_svm, "FOLDS", 2)
-    monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 1.0)
-    monkeypatch.setattr(coded, "_PENALTIES", (10.0,))
-    monkeypatch.setattr(coded, "_ATOMS_PER_CLASS", 1)
-    monkeypatch.setattr(kernel_codes, "_STEPS", 1)
-    monkeypatch.setattr(rspdl, "_STEPS", 1)
-    monkeypatch.setattr(cone, "_INNER", 10)
+    for module, name, short in (
+        (log_svm, "PENALTIES", {"linear": (10.0,), "rbf": (10.0,)}),
+        (log_svm, "FOLDS", 2),
+        (mixture, "TOLERANCE", 1.0),
+        (coded, "_PENALTIES", (10.0,)),
+        (coded, "_ATOMS_PER_CLASS", 1),
+        (kernel_codes, "_STEPS", 1),
+        (rspdl, "_STEPS", 1),
+        (cone, "_INNER", 10),
+    ):
+        monkeypatch.setattr(module, name, short)
     monkeypatch.setitem(tangent._METHODS["logistic"].parameters, "C", [1.0])
 
 

@@ -101,8 +101,9 @@ def test_a_class_of_no_weight(data, name, splitter):
     np.testing.assert_array_equal(held_out, data[1] > 0)
 
 
-@pytest.mark.parametrize("name", WEIGHTED)
-@pytest.mark.parametrize("splitter", ["PredefinedSplit", "generator"])
+@pytest.mark.parametrize(
+    ("name", "splitter"), [*zip(WEIGHTED, 2 * ["PredefinedSplit", "generator"], strict=True)]
+)
 def test_given_folds_are_those_of_the_kept_matrices(data, name, splitter):
     """A fit with weights of zero is the fit without these matrices, folds included."""
     X, y = data

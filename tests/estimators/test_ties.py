@@ -49,8 +49,7 @@ def numbers(n_classes):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("n_classes", [2, 4])
-@pytest.mark.parametrize("make", [copies, mirrored, numbers])
+@pytest.mark.parametrize(("make", "n_classes"), [(copies, 4), (mirrored, 2), (numbers, 4)])
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_the_first_of_the_most_probable_classes_is_predicted(name, make, n_classes):
     X, y = make(n_classes)

@@ -16,15 +16,15 @@ from divlearn.iddl import Recipe
 from divlearn.sharded import open_shards
 from divlearn.weights import check_weights
 
-X, Y = make_wishart_clusters(3, 20, 2, separation=1.5, random_state=0)
+X, Y = make_wishart_clusters(3, 10, 2, separation=1.5, random_state=0)
 WEIGHTS = np.random.default_rng(0).uniform(0.2, 3, len(X)) * (np.arange(len(X)) % 9 > 0)
-SCALES = (2.0**-20, 2.0**20)  # which change no bit of a number but its exponent
+SCALE = 2.0**20  # which changes no bit of a number but its exponent
 MODELS = ESTIMATORS | {
     "Regularize": Regularize("shrink"),
     "SPDClassifier, all": divlearn.SPDClassifier(cv=2, **SEED),
     "ABKMeans, likelihood": divlearn.ABKMeans(2, "likelihood", n_init=1, max_iter=3, **SEED),
     "ABKMeans, paper": divlearn.ABKMeans.paper(2).set_params(max_iter=3, **SEED),
-    "ABMixture, learned": divlearn.ABMixture(2, share="none", max_iter=5, **SEED),
+    "ABMixture, learned": divlearn.ABMixture(2, share="none", max_iter=2, **SEED),
     "DivergenceKNN(4)": divlearn.DivergenceKNN(4),
     "DivergenceMDM, choose": divlearn.DivergenceMDM("choose", cv=2, **SEED),
     "DivergenceMDM, field": divlearn.DivergenceMDM(["airm", "burg"], filtering=True),
@@ -68,8 +68,7 @@ def test_who_takes_no_weights():
 @pytest.mark.parametrize("name", TAKING)
 def test_the_scale_of_weights_changes_nothing(name):
     plain = clone(MODELS[name]).fit(X, Y, sample_weight=WEIGHTS)
-    for scale in SCALES:
-        check_same(plain, clone(MODELS[name]).fit(X, Y, sample_weight=scale * WEIGHTS))
+    check_same(plain, clone(MODELS[name]).fit(X, Y, sample_weight=SCALE * WEIGHTS))
 
 
 @pytest.mark.parametrize("name", TAKING)
@@ -80,28 +79,25 @@ def test_equal_weights_are_no_weights(name):
 
 @pytest.mark.parametrize("name", [name for name in TAKING if hasattr(MODELS[name], "class_weight")])
 def test_the_scale_of_the_weights_of_classes_changes_nothing(name):
-    plain, *others = (
+    plain, other = (
         clone(MODELS[name])
         .set_params(class_weight={0: scale, 1: 2 * scale, 2: 3 * scale})
         .fit(X, Y, sample_weight=WEIGHTS)
-        for scale in (1.0, *SCALES)
+        for scale in (1.0, SCALE)
     )
-    for other in others:
-        check_same(plain, other)
+    check_same(plain, other)
 
 
 @pytest.mark.parametrize("name", ON_SHARDS)
 def test_the_scale_of_weights_of_shards_changes_nothing(name):
     model, y = ON_SHARDS[name]
-    plain, *others = (
+    plain, other = (
         clone(model).fit(
-            open_shards(X, y, scale * WEIGHTS, block_size=25, memory_limit=limit), None
+            open_shards(X, y, scale * WEIGHTS, block_size=12, memory_limit=limit), None
         )
-        for scale in (1.0, *SCALES)
-        for limit in (None, 1000)
+        for scale, limit in ((1.0, None), (SCALE, 1000))
     )  # blocks that are kept, and blocks that are read again
-    for other in others:
-        check_same(plain, other)
+    check_same(plain, other)
 
 
 @pytest.mark.parametrize("name", TAKING)
@@ -124,8 +120,8 @@ def test_weights_have_a_mean_of_one():
 
 
 def test_means_depend_on_ratios_of_weights_alone():
-    plain, *others = (
-        divlearn.mean_abld(X, 0.5, 1.5, scale * WEIGHTS).mean for scale in (1.0, *SCALES)
+    plain, large, small = (
+        divlearn.mean_abld(X, 0.5, 1.5, scale * WEIGHTS).mean for scale in (1.0, SCALE, 1 / SCALE)
     )
-    for other in others:
-        np.testing.assert_array_equal(other, plain)
+    np.testing.assert_array_equal(large, plain)
+    np.testing.assert_array_equal(small, plain)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 import warnings
 from pathlib import Path
 
@@ -263,9 +262,9 @@ def test_the_limit_counts_all_that_is_loaded(tmp_path, write):
 
 
 @pytest.mark.parametrize("write_hdf5_kind", [write_hdf5, write_mat73])
-def test_without_h5py_the_extra_is_named(tmp_path, monkeypatch, write_hdf5_kind):
+def test_without_h5py_the_extra_is_named(tmp_path, uninstall, write_hdf5_kind):
     write_hdf5_kind(tmp_path / "data", {"X": X})
-    monkeypatch.setitem(sys.modules, "h5py", None)
+    uninstall("h5py")
     with pytest.raises(ImportError, match=r'needs h5py: pip install "divlearn\[files\]"'):
         read_spd(tmp_path / "data")
     write_mat(tmp_path / "data", {"X": X})

@@ -62,7 +62,7 @@ print(json.dumps([messages, growth]))
         [sys.executable, "-c", code, str(folder), str(LIMIT), str(BIG)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=900,  # far beyond what the busiest machine needs
         check=True,
     )
     messages, growth = json.loads(done.stdout)
@@ -134,15 +134,15 @@ def test_damage_is_refused_or_harmless(tmp_path):
 # --- where files are ------------------------------------------------------------------------------
 
 
-def test_members_with_paths_are_read_and_not_extracted(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "data").write_bytes(npz_bytes({"../up/X.npy": npy_bytes(X), "/y.npy": b""}))
+def test_members_with_paths_are_read_and_not_extracted(working_folder):
+    path = working_folder / "data"
+    path.write_bytes(npz_bytes({"../up/X.npy": npy_bytes(X), "/y.npy": b""}))
     with pytest.raises(ValueError, match="header of an array cannot be read"):
         read_spd("data")
-    (tmp_path / "data").write_bytes(npz_bytes({"../up/X.npy": npy_bytes(X), "../../etc": b"text"}))
+    path.write_bytes(npz_bytes({"../up/X.npy": npy_bytes(X), "../../etc": b"text"}))
     np.testing.assert_array_equal(read_spd("data").matrices, X)
     np.testing.assert_array_equal(read_spd("data", matrices="../up/X").matrices, X)
-    assert os.listdir(tmp_path) == ["data"]
+    assert os.listdir() == ["data"]
 
 
 def test_names_from_the_file_are_escaped_and_cut(tmp_path):

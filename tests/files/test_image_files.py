@@ -6,7 +6,6 @@ import io
 import os
 import pickle
 import struct
-import sys
 import warnings
 import zlib
 from pathlib import Path
@@ -222,8 +221,8 @@ def test_natural_order(tmp_path):
     assert natural_key(Path("a")) < natural_key(Path("a1"))
 
 
-def test_without_pillow_the_extra_is_named(files, monkeypatch):
-    monkeypatch.setitem(sys.modules, "PIL", None)
+def test_without_pillow_the_extra_is_named(files, uninstall):
+    uninstall("PIL")
     with pytest.raises(ImportError, match=r'pip install "divlearn\[images\]"'):
         files[0]
 

@@ -129,26 +129,29 @@ def test_history(data):
     assert len(several["held_out_loss"]) == 2
 
 
-def judged_by(monkeypatch, losses):
-    """Let held-out losses be these, one after the other."""
-    make, losses = classifier.labelled_task, iter(losses)
+@pytest.fixture
+def judged_by(monkeypatch):
+    """Let held-out losses be those that are given, one after the other."""
+    make, losses = classifier.labelled_task, []
 
     def judge(scores, rows):
-        return np.full(len(rows), next(losses) / len(rows))
+        return np.full(len(rows), losses.pop(0) / len(rows))
 
     judged = lambda *args: replace(make(*args), judge=judge)  # noqa: E731
     monkeypatch.setattr(classifier, "labelled_task", judged)
+    return losses.extend
 
 
 @pytest.mark.parametrize(
     ("losses", "kept"),
     [((1, 2, 3), "the start is"), ((3, 1, 2), "the learned model is"), ((3, 2, 1), "both are")],
 )
-def test_start_learned_and_average_compete(monkeypatch, losses, kept):
+def test_start_learned_and_average_compete(judged_by, losses, kept):
     X, y = make_wishart_clusters(3, 20, 3, separation=2, random_state=0)
     options = {"loss": "softmax", "recipe": Recipe(penalty=0.01), "cv": 3, "random_state": 0}
+    judged_by([0])
     start = IDDLClassifier(max_iter=0, **options).fit(X, y)
-    judged_by(monkeypatch, losses)  # of the start, of what was learned, of their average
+    judged_by(losses)  # of the start, of what was learned, of their average
     model = IDDLClassifier(max_iter=3, **options).fit(X, y)
     said = "held-out loss {} at the start, {} after 3 iterations, {} with both averaged; {} kept"
     assert model.message_ == f"{said.format(*losses, kept)}; max_iter=3 reached"
@@ -185,23 +188,6 @@ def test_heads_of_a_fold_are_chosen_without_it():
     assert best.penalty == 0
     assert [one.penalty for one in without] == [0, 1, 2]
     assert learning.loss_without_each(chooser, parts) == pytest.approx(6.6)
-
-
-@pytest.mark.parametrize("max_iter", [0, 2])
-def test_only_the_loss_that_is_kept_is_solved_for_on_everything(data, monkeypatch, max_iter):
-    X, y, _, _ = data
-    solve, solved = learning.solve_head, []
-
-    def noted(loss, samples, *rest):
-        if samples.shards.n_matrices == len(X):
-            solved.append(loss.name)
-        return solve(loss, samples, *rest)
-
-    monkeypatch.setattr(learning, "solve_head", noted)
-    classifier = IDDLClassifier(**FAST | {"max_iter": max_iter}).fit(X, y)
-    assert classifier.loss == "auto"
-    n_models = len(classifier.models_) + len(classifier.starts_)
-    assert solved == [classifier.loss_] * n_models
 
 
 def test_paper_preset(data):
@@ -242,9 +228,9 @@ def test_the_authors_code_preset(data):
     assert IDDLClassifier.paper("A", code=True).divergence == "A"
 
 
-def test_the_penalty_whose_learned_models_do_best_is_chosen(data, monkeypatch):
+def test_the_penalty_whose_learned_models_do_best_is_chosen(data, judged_by):
     X, y, _, _ = data
-    judged_by(monkeypatch, [3.0, 1.0, 2.0, 4.0])  # from the largest penalty on
+    judged_by([3.0, 1.0, 2.0, 4.0])  # from the largest penalty on
     assert IDDLClassifier.paper("A").set_params(n_atoms=6, max_iter=1).fit(X, y).penalty_ == 0.1
     with pytest.raises(ValueError, match="cv=3 must be None with penalty"):
         IDDLClassifier(recipe=Recipe(penalty="cv"), cv=3).fit(X, y)

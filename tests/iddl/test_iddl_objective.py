@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from failing_engine import FailingEngine
 from iddl_problems import start_features
+from interrupting import stop_at
 from pyriemann.geometry.distance import distance_riemann
 from sklearn.cluster import KMeans
 
@@ -186,12 +188,7 @@ def test_congruence_changes_nothing():
 @pytest.mark.parametrize("solver", [*SOLVERS, solve_stochastic])
 def test_an_interrupt_keeps_the_best_so_far(solver):
     objective, start = make()
-
-    def stop(what, done, *_):
-        if done == 2:
-            raise KeyboardInterrupt
-
-    with listen(stop):
+    with listen(stop_at("iterations", 2)):
         fit = solver(objective, start, max_iter=50, tol=0.0)
     assert "interrupted" in fit.message
     assert fit.trial.value < fit.history["objective"][0]
@@ -199,19 +196,21 @@ def test_an_interrupt_keeps_the_best_so_far(solver):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_an_interrupt_before_the_first_step_keeps_the_start(solver, monkeypatch):
+def test_an_interrupt_before_the_first_step_keeps_the_start(solver):
     objective, start = make()
     value = objective.trial(start).value
-
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(type(objective), "gradient", interrupted)
-    monkeypatch.setattr(AtomBlock, "gradient", interrupted)
-    fit = solver(objective, start, max_iter=50, tol=0.0)
+    with listen(stop_at("iterations", 0)):
+        fit = solver(objective, start, max_iter=50, tol=0.0)
     assert (fit.n_iter, fit.trial.value) == (0, value)
     assert fit.message == "interrupted by the user in iteration 1"
     np.testing.assert_array_equal(fit.history["objective"], [value])
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_start_that_is_no_number_is_refused(solver):
+    objective, start = make(plain=False, engine=FailingEngine("encode", 2))
+    with pytest.raises(ValueError, match=r"objective is nan at the start: .* pass regularize"):
+        solver(objective, start, max_iter=2, tol=0.0)
 
 
 @pytest.mark.parametrize("solver", [*SOLVERS, solve_stochastic])
@@ -290,15 +289,11 @@ def test_initial_atoms(method):
         assert all(any(np.array_equal(atom, x) for x in X) for atom in atoms)
 
 
-@pytest.mark.parametrize("known_at_once", [True, False])
-def test_initial_atoms_are_those_of_kmeans(known_at_once, monkeypatch):
-    """Distances may be computed in one go: the same seeds are drawn, and the same atoms found."""
-    from divlearn.iddl import starts
-
-    if not known_at_once:
-        monkeypatch.setattr(starts, "_MOST_DISTANCES", 0)
+@pytest.mark.parametrize("n", [60, 4100])
+def test_initial_atoms_are_those_of_kmeans(n):
+    """Distances between few are computed in one go: the same seeds are drawn."""
     rng = np.random.default_rng(0)
-    factors = rng.standard_normal((60, 3, 9))
+    factors = rng.standard_normal((n, 3, 9))
     X = factors @ factors.mT
     atoms = initial_atoms(X, None, 8, "kmeans", np.random.RandomState(5))
     rows = logm(X).reshape(len(X), -1)
@@ -318,24 +313,3 @@ def test_shares_and_unknown_methods():
     assert share_atoms(2, 3).tolist() == [1, 1, 0]
     with pytest.raises(ValueError, match="init='random' must be one of class-kmeans"):
         initial_atoms(np.eye(2)[None], None, 1, "random", np.random.RandomState(0))
-
-
-@pytest.mark.parametrize("loss", ["ridge", "softmax"])
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_divergences_that_are_not_finite(monkeypatch, loss, value):
-    """A trial, which may be a step too long, is no number; a start is refused."""
-    objective, start = make(loss=loss, plain=False)
-    true = objective.encode
-    monkeypatch.setattr(objective, "encode", lambda *given: [V + value for V in true(*given)])
-    with np.errstate(invalid="ignore"):
-        assert np.isnan(objective.trial(start).value)
-    for solve in SOLVERS:
-        with pytest.raises(ValueError, match=r"objective is nan at the start: .* pass regularize"):
-            solve_without_traces(solve, objective, start)
-
-
-def solve_without_traces(solve, objective, start):
-    """Such that `encode` is asked."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(objective.shards), "whole", None)
-        return solve(objective, start, max_iter=2, tol=0.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from math import comb
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 from divlearn.divergence import abld
 from divlearn.engines import available_engines
 from divlearn.judge import NAMED, PlaneMap, plane_map
-from divlearn.nearest import plane
 from divlearn.report import PlaneDisplay
 
 ALPHAS, BETAS = np.array([0.0, 0.5, 1.75]), np.array([0.0, 1.0])
@@ -51,15 +49,6 @@ def test_accuracy_of_a_plain_loop(engine, plain_loop):
     np.testing.assert_array_equal(plane.accuracy, plain_loop.mean(axis=-1))
     assert len(np.unique(plane.accuracy)) > 2  # the points differ, or the test says nothing
     assert plane.n_matrices == plain_loop.shape[-1]
-
-
-@pytest.mark.parametrize(("rows", "pairs"), [(1, 1), (5, 7), (7, 50), (18, 1), (18, 100)])
-def test_blocks_do_not_show(monkeypatch, rows, pairs):
-    expected = plane_map(*random_data(), ALPHAS, BETAS)
-    monkeypatch.setattr(plane, "_ROWS", rows)
-    monkeypatch.setattr(plane, "_PAIRS", pairs)
-    blocked = plane_map(*random_data(), ALPHAS, BETAS)
-    np.testing.assert_array_equal(blocked.correct, expected.correct)
 
 
 def test_turning_the_signs_turns_the_direction():
@@ -255,7 +244,7 @@ def test_picture_into_given_axes_and_of_one_point():
     figure.draw_without_rendering()
 
 
-def test_without_matplotlib_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+def test_without_matplotlib_the_extra_is_named(uninstall):
+    uninstall("matplotlib")
     with pytest.raises(ImportError, match=r'pip install "divlearn\[plot\]"'):
         PlaneDisplay(synthetic(50)).plot()

@@ -1,4 +1,7 @@
-"""How sure accuracies are: levels under the null and power, by simulation and against scipy."""
+"""How sure accuracies are: levels under the null and power, by simulation and against scipy.
+
+benchmarks/honesty.py repeats simulations often enough to measure levels; here they find errors.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +96,7 @@ def skill_of_subjects(rng):
 )
 def test_level_and_power_over_groups(draw, least, most):
     rng = np.random.default_rng(2)
-    rejected = np.mean([p_above_chance(*draw(rng), GROUPS) < 0.05 for _ in range(500)])
+    rejected = np.mean([p_above_chance(*draw(rng), GROUPS) < 0.05 for _ in range(150)])
     assert least <= rejected <= most
 
 
@@ -120,7 +123,7 @@ def test_level_of_held_out_predictions(predict, share):
     """Matrices that are predicted from each other: a binomial test finds signal in 9 to 14 %."""
     rng, found = np.random.default_rng(4), []
     codes, folds = (np.arange(60) >= share * 60).astype(np.intp), np.arange(60) % 5
-    for _ in range(300):
+    for _ in range(150):
         X = rng.standard_normal((60, 2))
         said = predict(((X[:, None] - X) ** 2).sum(axis=2), codes, folds)
         found.append(p_above_chance(said == codes, codes) < 0.05)
@@ -147,7 +150,7 @@ def answers(rng, accuracies, correlation, n, n_groups=None):
 def test_level_of_the_best_of_nine(correlation, n_groups):
     """Of nine equal classifiers, single tests find one worse than the best in 17 to 40 %."""
     rng, claims = np.random.default_rng(5), []
-    for _ in range(200):
+    for _ in range(80):
         right, groups = answers(rng, [0.75] * 9, correlation, 60, n_groups)
         best = max(right, key=lambda name: right[name].mean())
         p_values = compare_all(right, groups)
@@ -157,7 +160,7 @@ def test_level_of_the_best_of_nine(correlation, n_groups):
 
 def test_power_beside_a_pair_that_is_named_in_advance():
     rng, found = np.random.default_rng(6), []
-    for _ in range(40):
+    for _ in range(25):
         right, _ = answers(rng, [0.75] * 8 + [0.65], 0.5, 300)
         best = max(right, key=lambda name: right[name].mean())
         alone = compare_paired(right[0], right[8]).p_value < 0.05

@@ -18,7 +18,7 @@ from sklearn.preprocessing import FunctionTransformer
 from divlearn import abld, get_divergence
 from divlearn.datasets import make_wishart_clusters
 from divlearn.log_vectors import log_vectors
-from divlearn.nearest import DivergenceKNN, neighbors
+from divlearn.nearest import DivergenceKNN
 
 
 def classes(seed: int, n: int = 60, d: int = 4, separation: float = 2.0):
@@ -42,20 +42,18 @@ def brute_force(X, Y, divergence):
     "divergence",
     ["airm", "stein", "burg", "kullback-right", "jeffreys", "log-euclidean", (0.5, 1.5), (-1, 0)],
 )
-def test_neighbors_are_those_of_brute_force(divergence, monkeypatch):
+def test_neighbors_are_those_of_brute_force(divergence):
     X, y = classes(0)
     queries, X, y = X[55:], X[:30], y[:30]
     table = brute_force(queries, X, divergence)
     order = np.argsort(table, axis=1, kind="stable")
-    for columns in (7, 1024):  # training matrices in several blocks, and in one
-        monkeypatch.setattr(neighbors, "_COLUMNS", columns)
-        model = DivergenceKNN(5, divergence).fit(X, y)
-        distances, found = model.kneighbors(queries)
-        np.testing.assert_array_equal(found, order[:, :5])
-        nearest = np.take_along_axis(table, order[:, :5], 1)
-        np.testing.assert_allclose(distances, nearest, rtol=1e-9)
-        more = model.kneighbors(queries, 30, return_distance=False)
-        np.testing.assert_array_equal(more, order)
+    model = DivergenceKNN(5, divergence).fit(X, y)
+    distances, found = model.kneighbors(queries)
+    np.testing.assert_array_equal(found, order[:, :5])
+    nearest = np.take_along_axis(table, order[:, :5], 1)
+    np.testing.assert_allclose(distances, nearest, rtol=1e-9)
+    more = model.kneighbors(queries, 30, return_distance=False)
+    np.testing.assert_array_equal(more, order)
 
 
 def test_the_query_comes_first():
@@ -66,14 +64,15 @@ def test_the_query_comes_first():
     assert not np.allclose(distances[:, 0], abld(nearest, X[30:], 0, 1), rtol=1e-2)
 
 
-def test_queries_in_blocks(monkeypatch):
-    X, y = classes(2)
-    whole = DivergenceKNN(3).fit(X[:30], y[:30]).kneighbors(X)
-    monkeypatch.setattr("divlearn.nearest.neighbors._TABLE_ENTRIES", 1)
-    monkeypatch.setattr("divlearn.nearest.neighbors._LEAST_ROWS", 7)
-    parts = DivergenceKNN(3).fit(X[:30], y[:30]).kneighbors(X)
-    np.testing.assert_allclose(parts[0], whole[0], atol=1e-12)
-    np.testing.assert_array_equal(parts[1], whole[1])
+def test_blocks_of_queries_and_of_training_matrices():
+    """More than 1024 of these and 4096 of those: each scalar is its own nearest neighbour."""
+    values = np.linspace(-3, 3, 1100)
+    model = DivergenceKNN(2).fit(numbers(*values), np.arange(1100) % 2)
+    queries = np.random.default_rng(0).integers(1, 1099, 4200)
+    distances, found = model.kneighbors(numbers(*values[queries] + 1e-3))
+    np.testing.assert_array_equal(found, np.c_[queries, queries + 1])
+    gaps = [1e-3, values[1] - values[0] - 1e-3]
+    np.testing.assert_allclose(distances, np.broadcast_to(gaps, (4200, 2)), rtol=1e-9)
 
 
 def test_copies_are_at_distance_zero_and_ordered():

@@ -67,8 +67,8 @@ def test_as_pyriemann(ours, theirs):
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
-def test_filtering_as_pyriemann(n_classes, monkeypatch):
-    monkeypatch.setattr("divlearn.nearest.class_means._TOLERANCE", 1e-9)
+def test_filtering_as_pyriemann(n_classes, set_tolerance):
+    set_tolerance("means", 1e-9)
     X, y = make_wishart_clusters(n_classes, 40, 4, separation=2, random_state=0)
     model = DivergenceMDM(filtering=True).fit(X[::2], y[::2])
     peer = FgMDM(metric="riemann").fit(X[::2], y[::2])
@@ -137,18 +137,9 @@ def test_invariance_under_congruence():
         np.testing.assert_allclose(moved.transform(A @ X @ A.T), model.transform(X), rtol=1e-3)
 
 
-def test_blocks(monkeypatch):
-    X, y = classes(5)
-    model = DivergenceMDM().fit(X, y)
-    whole = model.transform(X)
-    monkeypatch.setattr("divlearn.nearest.neighbors._TABLE_ENTRIES", 1)
-    monkeypatch.setattr("divlearn.nearest.neighbors._LEAST_ROWS", 7)
-    np.testing.assert_allclose(model.transform(X), whole, rtol=1e-10)
-
-
-def test_a_mean_that_is_not_exact_is_told(monkeypatch):
+def test_a_mean_that_is_not_exact_is_told(set_tolerance):
     X, y = classes(6)
-    monkeypatch.setattr("divlearn.nearest.class_means._TOLERANCE", 1e-300)
+    set_tolerance("means", 1e-300)
     with pytest.warns(ConvergenceWarning) as told:
         DivergenceMDM().fit(X, y)
     messages = [str(one.message) for one in told]

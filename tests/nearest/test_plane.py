@@ -109,10 +109,10 @@ def test_means_of_a_part_are_a_step_from_closed_ones():
 
 
 @pytest.mark.parametrize("place", range(len(CANDIDATES) + 1))
-def test_the_means_are_those_that_were_judged(place, monkeypatch):
+def test_the_means_are_those_that_were_judged(place, monkeypatch, set_tolerance):
     X, y = wishart(10)
     monkeypatch.setattr(search.HeldOut, "best", lambda *_, **__: place)
-    monkeypatch.setattr(class_means, "_TOLERANCE", 1e-9)  # from whatever start
+    set_tolerance("means", 1e-9)  # from whatever start
     model = DivergenceMDM("choose", random_state=0).fit(X, y)
     airm, burg, harmonic = (
         DivergenceMDM(name).fit(X, y).means_ for name in ("airm", "burg", "reverse-burg")

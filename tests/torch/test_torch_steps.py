@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -251,8 +249,8 @@ def test_state_survives_a_file(tmp_path):
     assert torch.equal(other(X), layer(X))
 
 
-def test_without_geoopt_the_error_says_what_to_do(monkeypatch):
-    monkeypatch.setitem(sys.modules, "geoopt", None)
+def test_without_geoopt_the_error_says_what_to_do(monkeypatch, uninstall):
+    uninstall("geoopt")
     monkeypatch.setattr("divlearn.torch.layer.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"manifold=True needs geoopt; install it"):
         DivergenceLayer.from_atoms(covariances(0, 10, n=2), manifold=True)
