@@ -63,6 +63,8 @@ def test_moved_names_say_where_they_are():
     for name in ("DivergenceKNN", "DivergenceMDM"):
         with pytest.raises(ImportError, match=f"write from divlearn import {name}"):
             getattr(divlearn.baselines, name)
+    with pytest.raises(ImportError, match=r"for_pyriemann is now in divlearn.divergence"):
+        _ = divlearn.means.for_pyriemann
     with pytest.raises(AttributeError, match=r"module 'divlearn.baselines' has no attribute"):
         _ = divlearn.baselines.nothing
 

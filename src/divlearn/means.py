@@ -2,7 +2,7 @@ r"""Centroids: the matrix nearest to a set of SPD matrices in an alpha-beta log-
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -272,3 +272,9 @@ def _descend(
 
 def _rounded(result: MeanResult, dtype: np.dtype[Any]) -> MeanResult:
     return replace(result, mean=result.mean.astype(dtype))
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name == "for_pyriemann":  # until 0.2
+        raise ImportError(f"{name} is now in divlearn.divergence; import it from there")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
