@@ -52,7 +52,7 @@ def test_in_pipelines_and_searches():
     assert search.best_estimator_[-1].divergence == chosen
 
 
-@pytest.mark.parametrize("kernel", ["logeuclid", "Log_Euclidean", "logdet", "stein"])
+@pytest.mark.parametrize("kernel", ["logeuclid", "Log_Euclidean", "logchol", "logdet", "stein"])
 def test_kernels_by_the_same_names(kernel):
     X, y = data()
     KernelLLC(kernel=kernel, bandwidth=1.0, random_state=0).fit(X, y).predict(X)

@@ -10,7 +10,13 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from divlearn.arrays import RealArray
 from divlearn.checks import check_number
-from divlearn.divergence import LOG_EUCLIDEAN, EmbeddedMetric, get_divergence, get_member
+from divlearn.divergence import (
+    DIVERGENCES,
+    LOG_EUCLIDEAN,
+    EmbeddedMetric,
+    get_divergence,
+    get_member,
+)
 from divlearn.engines import Engine, get_engine
 from divlearn.kernels.definiteness import theory
 from divlearn.optim.frames import in_frames, move_frames
@@ -124,4 +130,5 @@ def get_kernel(name: str, engine: str | Engine = "auto") -> SPDKernel:
         return EmbeddedKernel(known)
     if known == get_divergence("stein"):
         return SteinKernel(engine)
-    raise ValueError(f"kernel={name!r} must be one of log-euclidean, stein")
+    names = [one.name for one in DIVERGENCES.values() if isinstance(one, EmbeddedMetric)]
+    raise ValueError(f"kernel={name!r} must be one of {', '.join(names)}, stein")

@@ -30,6 +30,7 @@ class ABDivergence(Divergence):
 
     Examples
     --------
+    >>> import numpy as np
     >>> bhattacharyya = ABDivergence("mine", 0.5, 0.5, scale=0.25)
     >>> round(float(bhattacharyya(np.eye(2), 3 * np.eye(2))), 6)
     0.287682

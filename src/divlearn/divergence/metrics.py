@@ -25,6 +25,15 @@ class EmbeddedMetric(Divergence):
     embed : function of matrices, shape (n, d, d), to vectors, shape (n, d (d + 1) / 2)
     restore : function of vectors to matrices, its inverse
     squared_distance, formula, aliases : see `Divergence`
+
+    Examples
+    --------
+    >>> from divlearn.geometry import unvectorize, vectorize
+    >>> frobenius = EmbeddedMetric("mine", vectorize, unvectorize, squared_distance=True)
+    >>> X = np.array([np.eye(2), 3 * np.eye(2)])
+    >>> frobenius.pairwise(X, squared=False).round(4)
+    array([[0.    , 2.8284],
+           [2.8284, 0.    ]])
     """
 
     embed: Callable[[RealArray], RealArray]
@@ -109,6 +118,12 @@ class Wasserstein(Divergence):
     r"""Squared Wasserstein (Bures) distance: that of Gaussians N(0, X) and N(0, Y).
 
     It is :math:`\min_U \|L_X - L_Y U\|_F^2` over orthogonal U, with Cholesky factors L.
+
+    Examples
+    --------
+    >>> bures = Wasserstein("bures", squared_distance=True)
+    >>> float(bures([[1.0]], [[9.0]]).round(9))
+    4.0
     """
 
     def _mean(

@@ -169,6 +169,7 @@ def get_divergence(divergence: DivergenceLike) -> Divergence:
 
     Examples
     --------
+    >>> import numpy as np
     >>> stein = get_divergence("stein")
     >>> stein.alpha, stein.beta, stein.scale
     (0.5, 0.5, 0.25)
@@ -223,6 +224,7 @@ def for_pyriemann(divergence: DivergenceLike) -> dict[str, Callable[..., RealArr
 
     Examples
     --------
+    >>> import numpy as np
     >>> metric = for_pyriemann("kullback")  # for MDM(metric=metric) and others
     >>> X = np.array([np.eye(2), 3 * np.eye(2)])
     >>> metric["mean"](X, sample_weight=[3, 1])

@@ -25,6 +25,13 @@ class FunctionDivergence(Divergence):
         Called with matrices of shape (n, d, d) and one of shape (d, d), returns n numbers, as
         pyRiemann's distances do.
     squared_distance, formula, aliases : see `Divergence`
+
+    Examples
+    --------
+    >>> largest = FunctionDivergence("largest", lambda A, B: np.abs(A - B).max(axis=(1, 2)))
+    >>> largest.pairwise([np.eye(2), 3 * np.eye(2)])
+    array([[0., 2.],
+           [2., 0.]])
     """
 
     function: Callable[[RealArray, RealArray], ArrayLike]
@@ -66,6 +73,14 @@ class PairedDivergence(Divergence):
     distance : Divergence
     average : callable, a function of matrices and ``sample_weight`` that returns their mean
     squared_distance, formula, aliases : see `Divergence`
+
+    Examples
+    --------
+    >>> from divlearn import get_divergence
+    >>> paired = get_divergence({"mean": "euclid", "distance": "riemann"})
+    >>> paired.mean([np.eye(2), 3 * np.eye(2)])
+    array([[2., 0.],
+           [0., 2.]])
     """
 
     distance: Divergence

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from divlearn.divergence import DIVERGENCES, Divergence, get_divergence
+from divlearn.divergence import DIVERGENCES, Divergence
 from divlearn.engines import Engine, get_engine
 from divlearn.files.variables import Damage, Refusal
 from divlearn.models.attributes import check_attributes, check_machine, complete, find_nan
@@ -216,7 +216,7 @@ _KINDS: Mapping[str, _Kind] = {
     "divergence": _Kind(  # one with a name
         Divergence,
         lambda v: (v.name,) if DIVERGENCES.get(v.name) == v else None,
-        get_divergence,
+        DIVERGENCES.__getitem__,
     ),
     "engine": _Kind(Engine, lambda v: (v.name, v.given_threads, v.accuracy), get_engine),
     "dtype": _Kind(np.dtype, lambda v: (v.str,) if v.kind in _PLAIN_KINDS else None, np.dtype),

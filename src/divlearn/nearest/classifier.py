@@ -43,7 +43,7 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
     Attributes
     ----------
     classes_ : ndarray, shape (n_classes,)
-    best_params_ : dict, "divergence" and "n_neighbors".
+    best_params_ : dict, "divergence", a `Divergence`, and "n_neighbors".
     cv_results_ : dict, "params" and their held-out "mean_test_score", the mean log-likelihood.
     oof_proba_ : ndarray, shape (n_matrices, n_classes)
         Held-out probabilities, with parameters and T chosen without each fold.
