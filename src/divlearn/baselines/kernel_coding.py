@@ -49,7 +49,7 @@ class KernelSparseCoding(_KernelCoded):
     kernel : str, default="log-euclidean"
         :math:`D = \|\log X - \log Y\|_F^2` (kSP_LE), or "stein", the Stein divergence
         :math:`D = \log\det\frac{X + Y}{2} - \frac12 \log\det XY` (kSP_JBLD). Other metrics of
-        vectors, such as "log-cholesky", are allowed as well: see `divlearn.divergence.EmbeddedMetric`.
+        vectors, such as "log-cholesky", are allowed: see `divlearn.divergence.EmbeddedMetric`.
     bandwidth : float or "auto", default="auto"
         :math:`\gamma > 0`. The Stein kernel of matrices of size d is positive definite only for
         1/2, 1, ..., (d - 2)/2 and all from (d - 1)/2 on; others are refused. "auto" chooses among

@@ -26,6 +26,11 @@ _PURE = (
     "sklearn.linear_model._sgd_fast",
     "sklearn.metrics",
 )
+_MOVED = {  # since version 0.2
+    "divlearn.Divergence": "divlearn.ABDivergence",
+    "divlearn.baselines.DivergenceKNN": "divlearn.DivergenceKNN",
+    "divlearn.baselines.DivergenceMDM": "divlearn.DivergenceMDM",
+}
 _PROGRAMS = {"__main__", "conftest", "tests"}  # modules that do more
 
 
@@ -42,7 +47,7 @@ def get_name(value: Callable[..., Any]) -> str | None:
 
 def find(name: str, trusted: Collection[str] = ()) -> Any:
     """Return what a name stands for, or None for what is not trusted, which is not imported."""
-    module, _, last = name.rpartition(".")
+    module, _, last = _MOVED.get(name, name).rpartition(".")
     known = lies_in(module, PACKAGES) and _PROGRAMS.isdisjoint(module.split("."))
     if not (name in trusted or known or module in _NUMERIC):
         return None
