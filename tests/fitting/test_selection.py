@@ -153,3 +153,17 @@ def test_held_out_values_are_means_over_folds():
     rows, values = average_held_out(parts, folds, 5)
     np.testing.assert_array_equal(rows, [1, 2, 4])
     np.testing.assert_array_equal(values, [4.0, 4.0, 5.0])
+
+
+def test_what_cannot_be_judged_loses():
+    folds = list(KFold(2).split(np.arange(6)))
+    shares = {"nan": np.full(6, np.nan), "low": np.full(6, -2.0), "high": np.full(6, -1.0)}
+    nest = nest_folds(folds, np.arange(6) % 2)
+
+    def best(candidates):
+        decide = lambda one, k: shares[one][folds[k][1]]  # noqa: E731
+        found = HeldOut(decide, lambda parts, _: np.concatenate(parts), folds, nest, nested=False)
+        return found.best(candidates, lambda _: [])
+
+    assert best(["nan", "low", "high", "nan"]) == "high"
+    assert best(["nan"]) == "nan"
