@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
@@ -111,6 +112,7 @@ def test_refinements_are_tried_next_to_the_best():
     assert found.score(best) >= max(found.score(1.0), found.score(10.0))
 
 
+@config_context(assume_finite=True, skip_parameter_validation=True)  # of ten thousand fits
 def test_noise_is_at_chance_and_the_best_of_many_is_not():
     """Scores of the other folds are not enough for machines with narrow kernels."""
     candidates = [(gamma, C) for gamma in (0.1, 0.3, 1.0, 3.0) for C in (1.0, 100.0)]
