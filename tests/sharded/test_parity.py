@@ -317,7 +317,7 @@ SAME = [
 ]
 
 
-@pytest.mark.parametrize("settings", SAME, ids=str)
+@pytest.mark.parametrize("settings", SAME)
 def test_settings_under_which_classifiers_agree(settings):
     check_equal(lambda: classifier(**settings), Y, UNEVEN, 1e-5 if "loss" in settings else 1e-7)
 
