@@ -1,4 +1,4 @@
-"""Fits on more matrices than memory should hold, each in a fresh process that tells its peak."""
+"""Fits on files beyond a memory limit, each in a fresh process that prints its peak memory."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ JOBS = {"k-means, k = 20": cluster, "IDDL stochastic, 20 atoms": classify}
 def run_job(name: str, folder: str, limit: str) -> None:
     started = time.perf_counter()
     files = [f"{folder}/{part}.npy" for part in "Xy"]
-    told = JOBS[name](open_shards([files[0]], [files[1]], memory_limit=limit))
+    result = JOBS[name](open_shards([files[0]], [files[1]], memory_limit=limit))
     peak = resident("VmHWM")  # of this program; rusage would count who started it
     seconds = time.perf_counter() - started
-    print(json.dumps({"job": name, "seconds": seconds, "peak_bytes": peak, "told": told}))
+    print(json.dumps({"job": name, "seconds": seconds, "peak_bytes": peak, "result": result}))
 
 
 def measure(count: int, d: int = 5, limit: str = "500MB") -> dict[str, Any]:

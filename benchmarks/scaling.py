@@ -58,7 +58,7 @@ def total(block: Any, V: Any) -> float:
 
 def sharded_encode(shards: Any, atoms: Any) -> Callable[[], Any]:
     """Encode where the blocks are; what comes back is one number."""
-    return lambda: shards.reduce(total, beside=[encode(shards, atoms, 0.7, 1.2, gather=False)])
+    return lambda: shards.reduce(total, parts=[encode(shards, atoms, 0.7, 1.2, gather=False)])
 
 
 def measure_encode(count: int) -> dict[str, Any]:
@@ -84,6 +84,7 @@ def measure_encode(count: int) -> dict[str, Any]:
 
 
 def sent(dask_worker: Any) -> int:
+    """Bytes to other workers and to the client."""
     return int(dask_worker.transfer_outgoing_bytes_total)
 
 
@@ -97,7 +98,7 @@ def measure_bytes(count: int) -> dict[str, Any]:
             size = -(-count // n_shards)
             shards = open_shards(X, y, engine=DaskEngine(client), block_size=size, accuracy=1e-6)
             for loss in ("ridge", "softmax"):
-                before = shards.sent + shards.received, sum(client.run(sent).values())
+                before = sum(client.run(sent).values())
                 classifier = IDDLClassifier(
                     ATOMS,
                     loss=loss,
@@ -115,8 +116,7 @@ def measure_bytes(count: int) -> dict[str, Any]:
                         "loss": loss,
                         "n_iter": n_iter,
                         "seconds": spent / n_iter,
-                        "client_bytes": (shards.sent + shards.received - before[0]) / n_iter,
-                        "worker_bytes": (sum(client.run(sent).values()) - before[1]) / n_iter,
+                        "worker_bytes": (sum(client.run(sent).values()) - before) / n_iter,
                     }
                 )
     return {

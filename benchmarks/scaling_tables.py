@@ -44,7 +44,6 @@ def bytes_section(found: dict[str, Any]) -> str:
         [
             str(row["n_shards"]),
             row["loss"],
-            f"{row['client_bytes'] / 1e3:,.0f}",
             f"{row['worker_bytes'] / 1e3:,.0f}",
             f"{row['seconds']:.2f}",
         ]
@@ -57,7 +56,7 @@ def bytes_section(found: dict[str, Any]) -> str:
             f"are {found['data_bytes'] / 1e3:,.0f} kB and their divergences "
             f"{found['code_bytes'] / 1e3:,.0f} kB.",
             table(
-                ["shards", "loss", "kB to and from the client", "kB between workers", "seconds"],
+                ["shards", "loss", "kB that workers send", "seconds"],
                 rows,
             ),
         ]
@@ -76,7 +75,7 @@ def latency_section(found: dict[str, Any]) -> str:
 
 def out_of_core_section(found: dict[str, Any]) -> str:
     rows = [
-        [job["job"], f"{job['peak_bytes'] / 1e9:.2f}", f"{job['seconds']:,.0f}", job["told"]]
+        [job["job"], f"{job['peak_bytes'] / 1e9:.2f}", f"{job['seconds']:,.0f}", job["result"]]
         for job in found["jobs"]
     ]
     size = found["n_matrices"] * found["d"] ** 2 * 8 / 1e9

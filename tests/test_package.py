@@ -79,8 +79,8 @@ def test_unknown_names_are_no_attributes():
 def test_a_source_tree_works_without_an_installed_distribution(monkeypatch, tmp_path):
     """Checkpoints, models and reports know the version all the same."""
     pytest.importorskip("plotly", reason="plotly is not installed")
-    finder = importlib.metadata.MetadataPathFinder
-    monkeypatch.setattr(finder, "find_distributions", classmethod(lambda *_: iter(())))
+    nothing = classmethod(lambda *_, **__: iter(()))
+    monkeypatch.setattr(importlib.metadata.Distribution, "discover", nothing)
     with pytest.raises(importlib.metadata.PackageNotFoundError):
         importlib.metadata.version("divlearn")
     X = np.stack([np.eye(2), 2 * np.eye(2)])

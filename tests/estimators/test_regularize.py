@@ -159,8 +159,6 @@ def test_shards_that_cannot_be_regularized(tmp_path):
         model.fit(X, Y).predict(open_shards(by_hand(X, 0.1)))
     opened = open_shards(tmp_path / "X.npy", regularize=model.shrinkage_)
     np.testing.assert_allclose(model.predict(opened), model.predict(X))
-    with pytest.raises(ValueError, match="or in files, but workers of Dask have it"):
-        open_shards(tmp_path / "X.npy", engine="dask", regularize="shrink")
 
 
 def test_questions_about_data():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
@@ -111,6 +112,7 @@ def test_refinements_are_tried_next_to_the_best():
     assert found.score(best) >= max(found.score(1.0), found.score(10.0))
 
 
+@config_context(assume_finite=True, skip_parameter_validation=True)  # of ten thousand fits
 def test_noise_is_at_chance_and_the_best_of_many_is_not():
     """Scores of the other folds are not enough for machines with narrow kernels."""
     candidates = [(gamma, C) for gamma in (0.1, 0.3, 1.0, 3.0) for C in (1.0, 100.0)]
@@ -153,3 +155,17 @@ def test_held_out_values_are_means_over_folds():
     rows, values = average_held_out(parts, folds, 5)
     np.testing.assert_array_equal(rows, [1, 2, 4])
     np.testing.assert_array_equal(values, [4.0, 4.0, 5.0])
+
+
+def test_what_cannot_be_judged_loses():
+    folds = list(KFold(2).split(np.arange(6)))
+    shares = {"nan": np.full(6, np.nan), "low": np.full(6, -2.0), "high": np.full(6, -1.0)}
+    nest = nest_folds(folds, np.arange(6) % 2)
+
+    def best(candidates):
+        decide = lambda one, k: shares[one][folds[k][1]]  # noqa: E731
+        found = HeldOut(decide, lambda parts, _: np.concatenate(parts), folds, nest, nested=False)
+        return found.best(candidates, lambda _: [])
+
+    assert best(["nan", "low", "high", "nan"]) == "high"
+    assert best(["nan"]) == "nan"

@@ -317,7 +317,7 @@ SAME = [
 ]
 
 
-@pytest.mark.parametrize("settings", SAME, ids=str)
+@pytest.mark.parametrize("settings", SAME)
 def test_settings_under_which_classifiers_agree(settings):
     check_equal(lambda: classifier(**settings), Y, UNEVEN, 1e-5 if "loss" in settings else 1e-7)
 
@@ -369,8 +369,8 @@ def test_one_file_of_matrices_may_come_twice(tmp_path, key):
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "first.npy", Y.astype(float))
     np.save(tmp_path / "second.npy", 10.0 + Y)
-    beside = {key: [tmp_path / "first.npy", tmp_path / "second.npy"]}
-    shards = open_shards([tmp_path / "X.npy"] * 2, **beside, block_size=25)
+    files = {key: [tmp_path / "first.npy", tmp_path / "second.npy"]}
+    shards = open_shards([tmp_path / "X.npy"] * 2, **files, block_size=25)
     name = {"y": "y", "sample_weight": "weights"}[key]
     found = np.concatenate(shards.map(lambda block: getattr(block, name)))
     expected = np.array([*Y, *(10 + Y)])
@@ -396,7 +396,7 @@ def test_errors_in_files_name_the_shard(tmp_path):
     [SPDClassifier, DivergenceKNN, DivergenceMDM, LogEuclideanSVM, IDDLTransformer],
 )
 def test_what_takes_no_shards_says_what_to_do(make):
-    message = r"X is LocalShards of 60 matrices, but must be an array .* X, y, sample_weight = shar"
+    message = r"X is Shards of 60 matrices, but must be an array .* X, y, sample_weight = shar"
     with pytest.raises(TypeError, match=message):
         make().fit(open_shards(X, Y), None)
     for nothing in ("X.npy", ["0.npy", "1.npy"], lambda: iter([X])):

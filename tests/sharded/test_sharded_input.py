@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 
 import numpy as np
@@ -15,7 +14,6 @@ from divlearn.engines import ReferenceEngine
 from divlearn.iddl import IDDLClassifier, IDDLRegressor, Recipe
 from divlearn.sharded import open_shards
 from divlearn.sharded.opening import open_data
-from divlearn.sharded.pieces import from_iterator
 
 SETTINGS = {
     "cv": None,
@@ -65,8 +63,10 @@ def test_what_was_changed_in_a_map_is_seen(tmp_path, data, mode):
     np.testing.assert_array_equal(matrices_of(open_shards(mapped[5:], block_size=8)), expected[5:])
 
 
+@pytest.mark.parametrize("memory_limit", [None, 0])
 @pytest.mark.parametrize("columns", [1, 2, 3])
-def test_a_callable_is_run_once_per_pass(data, columns):
+def test_a_callable_is_called_once(data, columns, memory_limit, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     X, y = data
     made = []
 
@@ -75,29 +75,23 @@ def test_a_callable_is_run_once_per_pass(data, columns):
             made.append(rows[0])
             yield (X[rows], y[rows], np.ones(len(rows)))[:columns]
 
-    shards = open_shards(generate, memory_limit=0)  # every pass reads anew
-    assert len(made) == 2 * 12  # to count the items, and to check them
+    shards = open_shards(generate, memory_limit=memory_limit)
+    assert len(list(tmp_path.iterdir())) == (0 if memory_limit is None else 12)
     for _ in range(3):
         np.testing.assert_array_equal(matrices_of(shards), X)
-    assert len(made) == 5 * 12
+    assert len(made) == len(shards) == 12
     if columns > 1:
         assert np.concatenate(shards.map(lambda block: block.y)).tolist() == y.tolist()
+    del shards
+    assert not list(tmp_path.iterdir())
 
 
-def test_items_of_a_callable_are_found_in_any_order_and_do_not_travel():
-    blocks, labels = from_iterator(numbered)
-    for i in (2, 2, 0, 1, 1, 0, 2):
-        assert blocks[i].load().tolist() == [i]
-        assert labels[i].load().tolist() == [-i]
-    assert blocks[0].load.func.__self__.last is not None
-    travelled = pickle.loads(pickle.dumps(blocks[1]))
-    assert travelled.load.func.__self__.last is None
-    assert travelled.load().tolist() == [1]
-
-
-def numbered():
-    for i in range(3):
-        yield np.array([i]), np.array([-i])
+def test_items_have_targets_for_all_matrices(data):
+    X, y = data
+    with pytest.raises(ValueError, match="item 1 of the iterator: y has 29 rows, but X has 30"):
+        open_shards(lambda: iter([(X[:30], y[:30]), (X[30:], y[31:])]))
+    with pytest.raises(ValueError, match="the iterator yields nothing"):
+        open_shards(lambda: iter([]))
 
 
 def test_starts_are_drawn_among_matrices_with_a_weight():
@@ -256,7 +250,7 @@ def test_files_must_have_as_many_rows(tmp_path, data, length, key):
         open_shards([tmp_path / "X.npy"], **others, block_size=8)
 
 
-def test_one_file_of_matrices_beside_two_of_labels(tmp_path, data):
+def test_one_file_of_matrices_with_two_of_labels(tmp_path, data):
     X, y = data
     np.save(tmp_path / "X.npy", X)
     files = [tmp_path / "0.npy", tmp_path / "1.npy"]

@@ -120,7 +120,7 @@ class Clusters:
         return moved
 
     def spectra(self, numbers: Labels, centers: RealArray) -> Spectra:
-        clouds = self._shards.hold(_clouds_block, numbers.tolist(), centers, beside=[self._members])
+        clouds = self._shards.hold(_clouds_block, numbers.tolist(), centers, parts=[self._members])
         return Spectra(self._shards, clouds, self._totals[numbers])
 
     def slopes(
@@ -128,7 +128,7 @@ class Clusters:
     ) -> tuple[RealArray, RealArray]:
         """Mean divergences, and all G: minus the gradients in the frames of Cholesky factors."""
         values, slopes = self._shards.reduce(
-            _slopes_block, numbers.tolist(), centers, points, beside=[self._members]
+            _slopes_block, numbers.tolist(), centers, points, parts=[self._members]
         )
         totals = self._totals[numbers]
         return values / totals, slopes / totals[:, None, None]
@@ -137,7 +137,7 @@ class Clusters:
         # In units of a power of two, which changes no bit but lets no inverse overflow.
         exponents = np.frexp(np.abs(centers).max(axis=(1, 2)))[1]
         sums = self._shards.reduce(
-            _means_block, numbers.tolist(), inverse.tolist(), exponents, beside=[self._members]
+            _means_block, numbers.tolist(), inverse.tolist(), exponents, parts=[self._members]
         )
         means: RealArray = sums / self._totals[numbers, None, None]
         means[inverse] = np.linalg.inv(means[inverse])
@@ -200,18 +200,18 @@ class Spectra:
     def sums(self, alpha: float, beta: float, shift: RealArray) -> RealArray:
         """Mean f(t - shift), f_alpha, f_beta and f_t over all weights, shape (4, n_components)."""
         sums = self._shards.reduce(
-            _sums_block, self._chosen, alpha, beta, shift, beside=[self._clouds]
+            _sums_block, self._chosen, alpha, beta, shift, parts=[self._clouds]
         )
         return sums / self.totals.sum()
 
     def thinned(self, enough: int) -> list[Cloud]:
         """Every m-th matrix around each centre, at most so many, in the order of the blocks."""
         if enough not in self._thinned:
-            held = self._shards.map(lambda _, all: [len(t) for t, *_ in all], beside=[self._clouds])
+            held = self._shards.map(lambda _, all: [len(t) for t, *_ in all], parts=[self._clouds])
             sizes = np.array(held)
             ends = sizes.cumsum(axis=0)
             steps = [math.ceil(count / enough) for count in ends[-1]]
-            found = self._shards.map(_thin_block, steps, ends - sizes, beside=[self._clouds])
+            found = self._shards.map(_thin_block, steps, ends - sizes, parts=[self._clouds])
             self._thinned[enough] = [
                 (np.concatenate([t for t, _ in one]), np.concatenate([weight for _, weight in one]))
                 for one in zip(*found, strict=True)

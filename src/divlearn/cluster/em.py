@@ -144,7 +144,7 @@ class Responsibilities:
     """How much every component has of every matrix, by the `Members` of every block."""
 
     def __init__(self, shards: Shards, members: Parts) -> None:
-        sums = shards.reduce(lambda _, one: one[2], beside=[members])
+        sums = shards.reduce(lambda _, one: one[2], parts=[members])
         totals, own, self.log_likelihood = sums
         self.weights = totals / totals.sum()
         # Those that have more than a negligible part of some matrix.

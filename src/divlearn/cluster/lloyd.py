@@ -32,7 +32,7 @@ class _State:
 
     def __init__(self, shards: Shards, centers: RealArray, point: Point, found: Parts) -> None:
         self.centers, self.point, self.found = centers, point, found
-        sums = shards.reduce(lambda _, one: one[2], beside=[found])
+        sums = shards.reduce(lambda _, one: one[2], parts=[found])
         # Of weights, of weighted divergences, of those to the new centres in the clusters before,
         # and how many matrices have another cluster than before.
         self.totals, self.losses, self.own, self.changed = sums
@@ -50,7 +50,7 @@ def run_lloyd(shards: Shards, centers: RealArray, rule: Rule, max_iter: int, tol
     return {
         "centers": state.centers,
         "point": state.point,
-        "labels": np.concatenate(shards.map(lambda _, found: found[0], beside=[state.found])),
+        "labels": np.concatenate(shards.map(lambda _, found: found[0], parts=[state.found])),
         "inertia": float(state.losses.sum()),
         "objective": lloyd.objective(state.losses, state.point),
         "n_iter": n_iter,
@@ -74,7 +74,7 @@ class _Lloyd:
     def turn(self, tol: float, iteration: int) -> tuple[str, str | None]:
         """Update centroids, parameters and assignment; returns news, and why to stop, if so."""
         before, point, rule = self.state, self.state.point, self.rule
-        members = self.shards.hold(_members_block, len(before.centers), beside=[before.found])
+        members = self.shards.hold(_members_block, len(before.centers), parts=[before.found])
         if isinstance(rule, LearnedRule):
             centers, own, spectra = self._move(members, self._measure_spectra)
             self._note(iteration, "centroids", self.objective(own, point), point)
@@ -135,15 +135,15 @@ class _Lloyd:
 
     def _measure_spectra(self, members: Parts, centers: RealArray) -> tuple[RealArray, Spectra]:
         shards, point = self.shards, self.state.point
-        clouds = shards.hold(_own_cloud_block, centers, beside=[members])
+        clouds = shards.hold(_own_cloud_block, centers, parts=[members])
         own = shards.reduce(
-            _own_losses_block, len(centers), point, beside=[self.state.found, clouds]
+            _own_losses_block, len(centers), point, parts=[self.state.found, clouds]
         )
         return own, Spectra(shards, clouds, np.array([float(shards.n_seen)]))
 
     def _assign(self, centers: RealArray, point: Point, before: _State | None = None) -> _State:
         known = [None] * len(self.shards) if before is None else before.found
-        found = self.shards.hold(_assign_block, centers, *point[:2], beside=[known])
+        found = self.shards.hold(_assign_block, centers, *point[:2], parts=[known])
         return _State(self.shards, centers, point, found)
 
     def _relocate(self, state: _State, before: _State | None = None) -> _State:
@@ -152,7 +152,7 @@ class _Lloyd:
             empty = np.flatnonzero(state.totals == 0)
             if not len(empty):
                 break
-            found = self.shards.map(_far_block, len(empty), beside=[state.found])
+            found = self.shards.map(_far_block, len(empty), parts=[state.found])
             losses, matrices = (np.concatenate(part) for part in zip(*found, strict=True))
             far = np.argsort(-losses, kind="stable")[: len(empty)]
             if not len(far):

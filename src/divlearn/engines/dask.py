@@ -1,21 +1,22 @@
-"""Dask: who holds the data when it lives on the workers of a cluster."""
+"""The Dask engine: data on the workers of a cluster."""
 
 from typing import Any, Self
+
+from divlearn.checks import import_extra
 
 
 class DaskEngine:
     """Workers of a Dask cluster, each of which runs an engine on the matrices it holds.
 
-    It has no verbs of its own: these map over shards, see `divlearn.sharded.open_shards`, and only
-    atoms, parameters, statistics and gradients travel. Estimators that learn from shards take it,
-    or ``engine="dask"``, which is this with the defaults.
+    It computes nothing itself: estimators that learn from shards take it and call functions on the
+    workers, see `divlearn.sharded.open_shards`. ``engine="dask"`` is this with the defaults.
 
     Parameters
     ----------
     client : distributed.Client, optional
-        The current one by default, whenever there is work.
+        The current one by default.
     engine : {"auto", "native", "reference", "cuda"}, default="auto"
-        What runs on the workers.
+        Engine on the workers.
     n_threads : int, default=1
         Threads of every task; a worker runs as many tasks at once as it has threads.
 
@@ -38,21 +39,18 @@ class DaskEngine:
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the connection behind: elsewhere there is another, or none."""
+        """Drop the connection, which other processes cannot use."""
         return {**self.__dict__, "client": None}
 
     def connect(self) -> Any:
         """Return the client; raise where there is none."""
-        try:
-            from distributed import get_client
-        except ImportError as error:
-            raise ImportError(
-                "engine='dask' needs dask and distributed; install divlearn[dask]"
-            ) from error
+        distributed = import_extra(
+            "distributed", "engine='dask' needs dask and distributed", "dask"
+        )
         if self.client is not None:
             return self.client
         try:
-            return get_client()
+            return distributed.get_client()
         except ValueError as error:
             raise ValueError(
                 "engine='dask' finds no client; make one first, distributed.Client(...), or pass "

@@ -203,4 +203,5 @@ class HeldOut(Generic[_T]):
 
 def _rounded(shares: RealArray) -> float:
     """Add up shares, such that equal scores are equal whatever the order of rounding errors."""
-    return round(float(shares.sum()), 12)
+    score = round(float(shares.sum()), 12)
+    return -np.inf if np.isnan(score) else score  # what cannot be judged loses

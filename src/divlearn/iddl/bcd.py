@@ -88,7 +88,7 @@ class AtomBlock(Problem):
             return Trial(frame, np.inf)
         objective.eigenproblems += shards.n_matrices
         shared = self._columns, atom, self._alpha, self._beta
-        V = shards.hold(_replace_columns, *shared, beside=[self._memo.V])
+        V = shards.hold(_replace_columns, *shared, parts=[self._memo.V])
         return objective.hold_head(frame, V, self._memo.head)
 
     def gradient(self, trial: Trial) -> RealArray:

@@ -23,7 +23,7 @@ from divlearn.iddl.tasks import Task, labelled_task, sharded_classes_task
 from divlearn.iddl.variants import starts_from_grid
 from divlearn.sharded.blocks import block_in_memory, fingerprint_block
 from divlearn.sharded.opening import open_training
-from divlearn.sharded.shards import LocalShards
+from divlearn.sharded.shards import MemoryShards
 from divlearn.threads import limit_blas
 from divlearn.tolerances import LEARNING_ACCURACY
 
@@ -218,7 +218,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
             seeds = draw_seed(self.random_state), draw_seed(self.random_state)
             if block is not None:
                 data = label(block.matrices, block.y, block.weights, self.class_weight, groups)
-                here = LocalShards([block.only(data.kept)])
+                here = MemoryShards(block.only(data.kept))
                 task = labelled_task(here, data, data.folds(self._cv(), seeds[0]))
             else:
                 task, data = sharded_classes_task(
@@ -239,7 +239,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         data, engine = training.data, training.engine
         block = block_in_memory(engine, data.matrices, None, np.ones(len(data.codes)))
         seed = draw_seed(self.random_state)
-        task = labelled_task(LocalShards([block]), data, training.folds)
+        task = labelled_task(MemoryShards(block), data, training.folds)
         with limit_blas(1):
             ensemble = self._learn(task, seed)
             assert isinstance(ensemble, Ensemble)

@@ -31,9 +31,9 @@ class FeatureMap:
     def start(cls, shards: Shards, targets: Parts, V: Parts, *, plain: bool) -> FeatureMap:
         """Make a map with offsets a tenth of the mean divergences of the data."""
         if not plain:
-            mean = shards.reduce(_mean, beside=[targets, V])
+            mean = shards.reduce(_mean, parts=[targets, V])
             return cls(np.maximum(0.1 * mean, _LEAST_OFFSET))
-        largest = shards.reduce(_largest, beside=[V], merge=max)
+        largest = shards.reduce(_largest, parts=[V], merge=max)
         if largest > _LARGEST:
             raise ValueError(
                 f"divergences reach {largest:.3g}, must be <= {_LARGEST:g} to be features; pass a "
@@ -46,7 +46,7 @@ class FeatureMap:
         if self.offset is None:
             return None
         weight, mean, squares = shards.reduce(
-            _moments, self.offset, beside=[targets, V], merge=merge_moments
+            _moments, self.offset, parts=[targets, V], merge=merge_moments
         )
         variance = squares / weight
         flat = variance <= _LEAST_DEVIATION**2 * (variance + mean**2)

@@ -46,7 +46,7 @@ class Samples:
     def centre(self) -> tuple[RealArray, RealArray]:
         """Means of features and targets; zeros where there is no bias."""
         if self.bias:
-            return self.shards.reduce(_means, beside=[self.targets, self.features])
+            return self.shards.reduce(_means, parts=[self.targets, self.features])
         cross = self.products[1]
         return np.zeros(cross.shape[:-1]), np.zeros(cross.shape[-1])
 
@@ -55,7 +55,7 @@ class Samples:
         """Products of features with features and with targets, around the centre."""
         centre = self.centre if self.bias else None
         parts = [self.targets, self.features]
-        both: RealArray = self.shards.reduce(_products, centre, beside=parts)
+        both: RealArray = self.shards.reduce(_products, centre, parts=parts)
         check_finite(float(np.abs(both).max()), "a product of features", "that a head sees")
         n_features = both.shape[-2]
         return both[..., :n_features], both[..., n_features:]
@@ -81,9 +81,9 @@ class Samples:
         """
         if rough not in self._turned:
             basis, targets = self.components[1], self.targets
-            turned = self.shards.hold(_turn, basis, self.bias, rough, beside=[self.features])
+            turned = self.shards.hold(_turn, basis, self.bias, rough, parts=[self.features])
             if self.shards.whole is not None:
-                targets = self.shards.hold(_follow, beside=[targets, turned])
+                targets = self.shards.hold(_follow, parts=[targets, turned])
             self._turned[rough] = [targets, turned]
         return self._turned[rough]
 
@@ -133,7 +133,7 @@ def _ridge_head(
 def objective_of(loss: Loss, samples: Samples, head: Head, gamma: float) -> float:
     """Weighted sum of the losses of a head, and its penalty."""
     parts = [samples.targets, samples.features]
-    losses = float(samples.shards.reduce(_losses, loss, head, beside=parts))
+    losses = float(samples.shards.reduce(_losses, loss, head, parts=parts))
     return losses + gamma * float((head[0] ** 2).sum())
 
 
@@ -195,7 +195,7 @@ class _Newton:
         return head, state.value
 
     def _evaluate(self, W: RealArray) -> _State:
-        loss, gradient, size = self._samples.shards.reduce(_sums, self._loss, W, beside=self._parts)
+        loss, gradient, size = self._samples.shards.reduce(_sums, self._loss, W, parts=self._parts)
         penalized = W @ self._penalty
         return _State(W, loss + float(np.vdot(penalized, W)), gradient + 2 * penalized, size)
 
@@ -207,11 +207,11 @@ class _Newton:
         if self._bends is None or self._bends[0] is not state:
             call = shards.reduce if small else shards.hold
             function = _whole_hessian if small else _bends
-            self._bends = state, call(function, self._loss, state.W, beside=self._parts)
+            self._bends = state, call(function, self._loss, state.W, parts=self._parts)
         if small:
             return np.tensordot(self._bends[1], direction, axes=2)
         parts = [*self._parts, self._bends[1]]
-        return shards.reduce(_product, self._loss, direction, beside=parts)
+        return shards.reduce(_product, self._loss, direction, parts=parts)
 
     def _damping(self, state: _State) -> float:
         """Curvature where a hinge has none, gone at the minimum."""

@@ -144,7 +144,7 @@ class Objective:
         return Trial(point, value, Memo(V, units, head))
 
     def samples(self, V: Parts, units: Units) -> Samples:
-        features = self.shards.hold(design_rows, self.feature_map, units, beside=[V])
+        features = self.shards.hold(design_rows, self.feature_map, units, parts=[V])
         return Samples(self.shards, self.targets, features, self.loss.bias)
 
     def gradient(self, trial: Trial) -> RealArray:
@@ -186,11 +186,11 @@ class Objective:
         parts = [self.targets, memo.V]
         sums = None
         if len(self.shards) > 1:  # one block has all samples to sum over
-            in_weights, in_bias, _ = self.shards.reduce(head_slopes, *known, beside=parts)
+            in_weights, in_bias, _ = self.shards.reduce(head_slopes, *known, parts=parts)
             W = memo.head[0]
             sums = in_bias @ W, (W * in_weights).sum(axis=0)
         dictionary = atoms, alpha, beta, columns, parameters
-        return self.shards.reduce(_pull, *known, sums, dictionary, trace, beside=parts)
+        return self.shards.reduce(_pull, *known, sums, dictionary, trace, parts=parts)
 
     def reside(self, point: Dictionary) -> Dictionary:
         """Move atoms to where the data is, for a solver that does little else with them."""

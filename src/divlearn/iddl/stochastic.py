@@ -15,7 +15,7 @@ from divlearn.iddl.objective import Dictionary, Objective, head_slopes
 from divlearn.iddl.solvers import Fit, Run, first_trial
 from divlearn.optim.problem import Trial, projected
 from divlearn.sharded.blocks import Block
-from divlearn.sharded.shards import LocalShards
+from divlearn.sharded.shards import MemoryShards
 from divlearn.spd import usable
 from divlearn.threads import limit_blas
 
@@ -110,7 +110,7 @@ class Learner:
         if not usable(self.point.atoms):
             raise FloatingPointError("atoms are too close to singular; steps were too long")
         V, where = batch.encode(self.point.atoms, self.point.parameters), "on a minibatch"
-        check_finite(batch.shards.reduce(_largest, beside=[V], merge=max), "a divergence", where)
+        check_finite(batch.shards.reduce(_largest, parts=[V], merge=max), "a divergence", where)
         trial = batch.hold_head(self.point, V, self.head)
         check_finite(trial.value, "the objective", where)
         gradient = batch.gradient(trial)
@@ -129,7 +129,7 @@ class Learner:
             batch.loss,
             head,
             middle,
-            beside=[batch.targets, trial.memo.V],
+            parts=[batch.targets, trial.memo.V],
         )
         # Twice, for the typical size of a Hessian is about half of its norm.
         curvature = 1.0 if batch.loss.quadratic else max(2 * size, _LEAST_CURVATURE)
@@ -221,7 +221,7 @@ def _pass_over(
         size,
         step_size,
         first,
-        beside=[objective.targets],
+        parts=[objective.targets],
     )
     objective.eigenproblems += eigenproblems
     return ended, random
@@ -263,7 +263,7 @@ def take_rows(block: Block, targets: Any, rows: Indices, lesson: _Lesson) -> Obj
     some = [(wanted, weights / weights.sum())]
     *rest, learn_atoms, learn_parameters = lesson
     return Objective(
-        LocalShards([block.only(rows)]),
+        MemoryShards(block.only(rows)),
         some,
         *rest,
         learn_atoms=learn_atoms,

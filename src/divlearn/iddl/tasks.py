@@ -27,7 +27,7 @@ from divlearn.fitting.targets import (
 from divlearn.iddl.features import column_moments, merge_moments
 from divlearn.iddl.training import Judge, Part
 from divlearn.sharded.blocks import Block, block_in_memory, locate_block
-from divlearn.sharded.shards import SAMPLE, LocalShards, Parts, Shards, draw_rows
+from divlearn.sharded.shards import SAMPLE, MemoryShards, Parts, Shards, draw_rows
 from divlearn.tolerances import LEARNING_ACCURACY
 from divlearn.weights import check_total_weight
 
@@ -55,7 +55,7 @@ class Task:
     def part(self, train: Indices, held: Indices, atoms: RealArray) -> Part:
         block = self.sample.whole
         assert block is not None
-        shards = LocalShards([block.only(train)])
+        shards = MemoryShards(block.only(train))
         targets = _targets_here(shards, self.wanted[train], self.weights[train])
         return Part(shards, targets, atoms, block.only(held), held)
 
@@ -69,13 +69,13 @@ def draw_sample(
     shards: Shards, targets: Parts, engine: Any, seed: int
 ) -> tuple[Shards, RealArray, RealArray, int]:
     """Bring matrices into memory: one block, targets, weights, and how many there are to see."""
-    n_seen = shards.reduce(_count, beside=[targets])
-    drawn = shards.map(_draw, min(1.0, SAMPLE / n_seen), seed, beside=[targets])
+    n_seen = shards.reduce(_count, parts=[targets])
+    drawn = shards.map(_draw, min(1.0, SAMPLE / n_seen), seed, parts=[targets])
     X, wanted, weights = map(np.concatenate, zip(*drawn, strict=True))
     dask = as_dask(engine) is not None
     here = cpu_engine() if dask else get_engine(engine, accuracy=LEARNING_ACCURACY)
     block = block_in_memory(here, X, None, np.ones(len(X)))
-    return LocalShards([block]), wanted, weights, n_seen
+    return MemoryShards(block), wanted, weights, n_seen
 
 
 def _refuse_groups(groups: Any) -> None:
@@ -199,7 +199,7 @@ def numbers_task(
         folds = make_folds(
             cv, len(block), y, known, kept=kept, random_state=seeds[0], classes=False
         )
-        shards = LocalShards([block.only(kept)])
+        shards = MemoryShards(block.only(kept))
     else:
         _refuse_groups(groups)
     (total, mean, squares), single = shards.reduce(_number_moments, merge=_merge_numbers)

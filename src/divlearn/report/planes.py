@@ -103,7 +103,9 @@ def _map(
 ) -> Any:
     """Draw the values as a heat map; figures have one row per height."""
     place, name = f"{_ALPHA} = %{{x}}, {_BETA} = %{{y}}", literal(label)
-    bar = {"orientation": "h", "y": -0.16, "yanchor": "top", "thickness": 12, "outlinewidth": 0}
+    # At the lower end of the figure, whatever its size: the axis has its title above.
+    lower = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"}
+    bar = {**lower, "thickness": 12, "outlinewidth": 0}
     return plotly().Heatmap(
         x=alphas,
         y=betas,
@@ -170,6 +172,7 @@ def _plane(
         annotations=annotations,
         hovermode="closest",
         showlegend=bool(marked),
+        margin={"b": 110 if len(alphas) else 50},
     )
 
 

@@ -1,10 +1,10 @@
 """Data in shards: in memory, in files larger than memory, or on the workers of a Dask cluster.
 
-All that is learned from shards maps pure functions over them and sums what these return. Matrices
-stay where they are: only atoms, parameters, statistics and gradients travel.
+Fits call pure functions for each shard and sum the results. Matrices stay where they are: only
+atoms, parameters, statistics and gradients travel.
 """
 
 from divlearn.sharded.opening import encode, open_shards
-from divlearn.sharded.shards import LocalShards, Shards
+from divlearn.sharded.shards import MemoryShards, Shards
 
-__all__ = ["LocalShards", "Shards", "encode", "open_shards"]
+__all__ = ["MemoryShards", "Shards", "encode", "open_shards"]
