@@ -1,7 +1,7 @@
 """Metrics of SPD matrices outside the alpha-beta family: of vectors, and Wasserstein's."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,13 +29,14 @@ class EmbeddedMetric(Divergence):
     Examples
     --------
     >>> from divlearn.geometry import unvectorize, vectorize
-    >>> frobenius = EmbeddedMetric("mine", vectorize, unvectorize, squared_distance=True)
+    >>> frobenius = EmbeddedMetric("mine", vectorize, unvectorize)
     >>> X = np.array([np.eye(2), 3 * np.eye(2)])
     >>> frobenius.pairwise(X, squared=False).round(4)
     array([[0.    , 2.8284],
            [2.8284, 0.    ]])
     """
 
+    squared_distance: bool = field(default=True, kw_only=True)
     embed: Callable[[RealArray], RealArray]
     restore: Callable[[RealArray], RealArray]
 
@@ -121,10 +122,12 @@ class Wasserstein(Divergence):
 
     Examples
     --------
-    >>> bures = Wasserstein("bures", squared_distance=True)
+    >>> bures = Wasserstein("bures")
     >>> float(bures([[1.0]], [[9.0]]).round(9))
     4.0
     """
+
+    squared_distance: bool = field(default=True, kw_only=True)
 
     def _mean(
         self, X: ArrayLike | Prepared, sample_weight: ArrayLike | None, search: Search

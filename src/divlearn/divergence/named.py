@@ -96,32 +96,21 @@ LOG_EUCLIDEAN = EmbeddedMetric(
     "log-euclidean",
     log_vectors,
     from_log_vectors,
-    squared_distance=True,
     formula="||log X - log Y||_F^2",
     aliases=("logeuclid",),
 )
 METRICS = (
     LOG_EUCLIDEAN,
     EmbeddedMetric(
-        "euclidean",
-        entries,
-        unvectorize,
-        squared_distance=True,
-        formula="||X - Y||_F^2",
-        aliases=("euclid", "frobenius"),
+        "euclidean", entries, unvectorize, formula="||X - Y||_F^2", aliases=("euclid", "frobenius")
     ),
     EmbeddedMetric(
-        "harmonic",
-        inverse_entries,
-        from_inverse_entries,
-        squared_distance=True,
-        formula="||X^-1 - Y^-1||_F^2",
+        "harmonic", inverse_entries, from_inverse_entries, formula="||X^-1 - Y^-1||_F^2"
     ),
     EmbeddedMetric(
         "cholesky",
         cholesky_vectors,
         from_cholesky_vectors,
-        squared_distance=True,
         formula="||L_X - L_Y||_F^2, L L^T = X",
         aliases=("chol",),
     ),
@@ -129,13 +118,11 @@ METRICS = (
         "log-cholesky",
         log_cholesky_vectors,
         from_log_cholesky_vectors,
-        squared_distance=True,
         formula="cholesky, with logarithms on the diagonals of L",
         aliases=("logchol",),
     ),
     Wasserstein(
         "wasserstein",
-        squared_distance=True,
         formula="tr(X + Y - 2 (X^1/2 Y X^1/2)^1/2)",
         aliases=("bures", "bures-wasserstein"),
     ),
