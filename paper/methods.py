@@ -5,16 +5,15 @@ from functools import partial
 from typing import Any
 
 import divlearn
-from divlearn import DivergenceKNN, baselines
 from divlearn.iddl import IDDLClassifier
 from paper.protocol import Protocol
 
 NEIGHBOURS = {"LE 1-NN": "log-euclidean", "AIRM 1-NN": "airm", "JBLD 1-NN": "stein"}
 CODED: dict[str, Callable[..., Any]] = {
-    "kSP_LE": partial(baselines.KernelSparseCoding, kernel="log-euclidean"),
-    "kSP_JBLD": partial(baselines.KernelSparseCoding, kernel="stein"),
-    "kLLC": baselines.KernelLLC,
-    "RSPDL": baselines.RSPDL,
+    "kSP_LE": partial(divlearn.KernelSparseCoding, kernel="log-euclidean"),
+    "kSP_JBLD": partial(divlearn.KernelSparseCoding, kernel="stein"),
+    "kLLC": divlearn.KernelLLC,
+    "RSPDL": divlearn.RSPDL,
 }
 RIDGE = {f"IDDL-{letter}": letter for letter in "SVNAB"}
 STRUCTURED = {f"IDDL-{letter}, structured SVM": letter for letter in "VN"}
@@ -49,13 +48,13 @@ def make_classifier(
         variant, loss = (RIDGE | STRUCTURED)[method], "ridge" if method in RIDGE else "hinge"
         return make_iddl(variant, loss, engine, n_atoms=atoms, random_state=seed, **rest)
     if method in NEIGHBOURS:
-        return DivergenceKNN(1, NEIGHBOURS[method], engine=engine, **rest)
+        return divlearn.DivergenceKNN(1, NEIGHBOURS[method], engine=engine, **rest)
     if method in CODED:
         return CODED[method](atoms, random_state=seed, **rest)
     if method in OURS:
         on_device = {"engine": engine} if method == "IDDLClassifier" else {}
         return getattr(divlearn, method)(random_state=seed, **on_device, **rest)
-    others = {"SVM-LE": baselines.LogEuclideanSVM, "LEML": baselines.LEML}
+    others = {"SVM-LE": divlearn.LogEuclideanSVM, "LEML": divlearn.LEML}
     return others[method](random_state=seed, **rest)
 
 
@@ -79,8 +78,8 @@ def make_iddl(
     (0.5, 1.5)
     """
     changes = {one: rest.pop(one) for one in ("init",) if one in rest}
-    if "gamma" in rest:
-        changes["penalty"] = rest.pop("gamma")
+    if (gamma := rest.pop("gamma", "10/n")) != "10/n":  # what the code has
+        changes["penalty"] = gamma
     if "solver" in rest:
         changes["solver"], _, moved = rest.pop("solver").partition(" ")
         changes["learn"] = moved or "both"

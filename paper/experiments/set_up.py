@@ -12,7 +12,7 @@ from paper.protocol import Protocol
 
 _BEST = "IDDL, best variant"
 _METHODS = {"kth": "IDDL-V", "virus": "IDDL-N", "kth-images": "IDDL-V"}  # the paper's best
-_CODE: dict[str, Any] = {"gamma": 10.0, "code": True}
+_CODE: dict[str, Any] = {"gamma": "10/n", "code": True}
 _COLUMNS: dict[str, dict[str, Any]] = {
     "text, BCD": {"solver": "bcd"},
     "text, joint": {"solver": "joint"},

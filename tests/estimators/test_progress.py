@@ -82,7 +82,7 @@ def test_long_work_tells_how_far_it_is(data):
     members = ("tangent lda", "kernel")
     told = heard(lambda: SPDClassifier(members, cv=2, random_state=0).fit(X, y))
     assert told["kinds of classifiers"] == [(0, 2), (1, 2), (2, 2)]
-    assert "divergences" in told
+    assert "candidates" in told
     for model in (ABKMeans(2, n_init=2, random_state=0), ABMixture(2, n_init=2, random_state=0)):
         told = heard(lambda model=model: model.fit(X))
         assert told["starts"] == [(0, 2), (1, 2), (2, 2)]
@@ -273,12 +273,12 @@ def narrate_steps(verbose: int) -> None:
 VERBOSE = {
     "SPDClassifier": (SPDClassifier(("tangent lda", "kernel"), cv=2), "kinds of classifiers"),
     "IDDLClassifier": (IDDLClassifier(max_iter=2, cv=2, random_state=0), "models"),
-    "DivergenceKernelClassifier": (DivergenceKernelClassifier(cv=2), "divergences"),
+    "DivergenceKernelClassifier": (DivergenceKernelClassifier(cv=2), "candidates"),
     "ABKMeans": (ABKMeans(2, random_state=0), "iterations"),
     "ABMixture": (ABMixture([1, 2], random_state=0), "numbers of components"),
     "LEML": (LEML(20, 0.5, max_iter=3, random_state=0), "passes"),
     "KernelSparseCoding": (KernelSparseCoding(4, max_iter=2, random_state=0), "candidates"),
-    "RSPDL": (RSPDL(4, max_iter=2, random_state=0), "iterations"),
+    "RSPDL": (RSPDL(4, max_iter=2, random_state=0), "candidates"),
 }
 
 

@@ -56,7 +56,6 @@ def test_who_takes_no_weights():
     assert without == {
         "DivergenceKernel",
         "Recenter",
-        "LogEuclideanSVM",
         "LEML",
         "RSPDL",
         "KernelLLC",

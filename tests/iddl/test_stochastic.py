@@ -285,7 +285,7 @@ def test_no_more_than_one_encoding_of_all_data_is_held(monkeypatch):
     def watched(*arguments):
         assert all(reference() is None for reference in kept)
         V = encode(*arguments)
-        kept.append(weakref.ref(V))
+        kept.append(weakref.ref(V[0]))
         return V
 
     monkeypatch.setattr(objective, "encode", watched)

@@ -5,7 +5,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -85,6 +85,16 @@ class CodedClassifier(NamesMixin, TransformerMixin, HeldOutClassifier[Candidate]
         self, matrices: RealArray, atoms: RealArray, parameters: Parameters
     ) -> Iterator[Stage]:
         """Yield the start, then atoms and codes in turn, without end where there is learning."""
+
+    def fit(  # type: ignore[override]
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
+    ) -> Self:
+        """Choose parameters on held-out parts of the data, and learn from all of it.
+
+        X has the shape (n_matrices, d, d), labels y and groups (n_matrices,). Matrices of one group
+        are held out together. A dictionary knows no weights of matrices.
+        """
+        return super().fit(X, y, None, groups)
 
     def _check_parameters(self) -> None:
         check_count(self.max_iter, "max_iter", least=0)

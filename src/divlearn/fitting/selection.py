@@ -120,13 +120,11 @@ class HeldOut(Generic[_T]):
         wanted = [key for key in dict.fromkeys(wanted) if key not in self._known]
         if not wanted:
             return
-        if self._n_jobs == 1 or len(wanted) < 2:
-            found = [self._decide(*key) for key in track(wanted, "candidates")]
-        else:
-            found = Parallel(n_jobs=self._n_jobs, prefer="threads")(
-                delayed(self._decide)(*key) for key in wanted
-            )
-        self._known.update(zip(wanted, found, strict=True))
+        found = (self._decide(*key) for key in wanted)
+        if self._n_jobs > 1 and len(wanted) > 1:
+            pool = Parallel(n_jobs=self._n_jobs, prefer="threads", return_as="generator")
+            found = pool(delayed(self._decide)(*key) for key in wanted)
+        self._known.update(zip(track(wanted, "candidates"), found, strict=True))
 
     def decisions(self, candidates: Sequence[_T]) -> list[RealArray]:
         """Return decisions on every fold, of one candidate for each."""

@@ -175,7 +175,7 @@ class HeldOutClassifier(MatrixClassifierMixin, BaseEstimator, Generic[_T]):  # t
     cv: Any
     engine: str | Engine
     random_state: Any
-    class_weight: Any = None
+    class_weight: Any
     verbose: int = 0
     regularize: str | float
 
@@ -231,7 +231,8 @@ class HeldOutClassifier(MatrixClassifierMixin, BaseEstimator, Generic[_T]):  # t
         """
         self._check_parameters()
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-        data = check_labelled(self, X, y, sample_weight, self.class_weight, groups)
+        class_weight = self.get_params(deep=False).get("class_weight")
+        data = check_labelled(self, X, y, sample_weight, class_weight, groups)
         return self.fit_training(Training(data, data.folds(self.cv, self.random_state), engine))
 
     def fit_training(self, training: Training) -> Self:

@@ -46,7 +46,7 @@ def starts_from_grid(divergence: Any) -> bool:
 def make_variant(divergence: Any, n_atoms: int, start: Point | RealArray | None = None) -> Variant:
     """Make the parameters of atoms; `start` is the first pair of the paper's variants."""
     if start is not None:
-        start = _check_pairs(start, [start])[0]
+        start = _check_pairs([start], "start")[0]
     pairs, learned = _starts(divergence, _PAIRS[0] if start is None else start)
     m, name = len(pairs), divergence if isinstance(divergence, str) else ""
     if name == "S" or not learned:  # what all atoms share
@@ -66,11 +66,11 @@ def _starts(divergence: Any, start: Point | RealArray) -> tuple[RealArray, bool]
     if isinstance(divergence, str) and divergence in ("learn", "line"):
         return np.array(_PAIRS if divergence == "learn" else _LINE), divergence == "learn"
     if isinstance(divergence, list | tuple | np.ndarray) and np.ndim(divergence) == 2:
-        return _check_pairs(divergence, divergence), True
+        return _check_pairs(divergence), True
     return _fixed(divergence), False
 
 
-def _check_pairs(divergence: Any, given: Any) -> RealArray:
+def _check_pairs(given: Any, name: str = "divergence") -> RealArray:
     try:
         pairs = np.asarray(given)
     except ValueError:  # entries of several lengths
