@@ -77,7 +77,7 @@ def _check_pairs(given: Any, name: str = "divergence") -> RealArray:
         pairs = np.zeros((0, 0))
     shaped = pairs.ndim == 2 and pairs.shape[1] == 2 and len(pairs) > 0
     if not shaped or pairs.dtype.kind not in "iuf" or not _are_parameters(pairs):
-        raise ValueError(f"{divergence!r} must hold pairs (alpha, beta) of finite numbers >= 0")
+        raise ValueError(f"{name}={given!r} must hold pairs (alpha, beta) of finite numbers >= 0")
     return pairs.astype(float)
 
 
