@@ -198,7 +198,7 @@ class DivergenceKernelClassifier(HeldOutClassifier[Candidate]):
         return np.asarray(machine.decision_function(decay(outer, candidate.scale)))
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
-        return np.asarray(self.svc_.decision_function(self.kernel_.transform(matrices)))
+        return np.asarray(self.svc_.decision_function(self.kernel_.transform_checked(matrices)))
 
     def _keep(
         self,
@@ -213,8 +213,8 @@ class DivergenceKernelClassifier(HeldOutClassifier[Candidate]):
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
         self.svc_, _ = self._learner(training, training.whole)(best)
-        kernel = DivergenceKernel((best.alpha, best.beta), best.scale, engine=training.engine)
-        self.kernel_ = kernel.fit(training.data.matrices)
+        self.kernel_ = DivergenceKernel((best.alpha, best.beta), best.scale, engine=training.engine)
+        self.kernel_.fit_checked(training.data.matrices)
 
     def _scores(self, decisions: RealArray) -> RealArray:
         return decisions if decisions.ndim == 1 else couple(decisions, self.coupling_[0])

@@ -95,18 +95,21 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
     @labelled.fit_method
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Keep the training matrices X, shape (n_matrices, d, d), and learn ``scale_``."""
-        self._fit(X)
+        self.fit_checked(check_training(self, X, dtype=None))
         return self
 
     def transform(self, X: ArrayLike) -> RealArray:
         """Kernel of matrices and those seen in `fit`, shape (n_matrices, n_training_matrices)."""
-        matrices = check_new(self, X, dtype=None)
+        return self.transform_checked(check_new(self, X, dtype=None))
+
+    def transform_checked(self, matrices: RealArray) -> RealArray:
+        """Do the same to matrices that were checked."""
         return self._kernel(self.divergence_, self.scale_, matrices, self.matrices_)
 
     @labelled.fit_method
     def fit_transform(self, X: ArrayLike, y: Any = None) -> RealArray:
         """Fit, and compute the kernel between the training matrices, (n_matrices, n_matrices)."""
-        divergences = self._fit(X)
+        divergences = self.fit_checked(check_training(self, X, dtype=None))
         if divergences is None:
             return self._kernel(self.divergence_, self.scale_, self.matrices_)
         return decay(divergences, self.scale_)
@@ -162,11 +165,10 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
             check_number(self.scale, "scale", positive=True, word="median")
         return divergence
 
-    def _fit(self, X: ArrayLike) -> RealArray | None:
-        """Fit; return the divergences of the training matrices if they had to be computed."""
-        self.divergence_ = self._resolve()
-        self.matrices_ = check_training(self, X, dtype=None)
-        self.n_features_in_ = self.matrices_.shape[-1]
+    def fit_checked(self, matrices: RealArray) -> RealArray | None:
+        """Fit to matrices that were checked; return their divergences if these were computed."""
+        self.divergence_, self.matrices_ = self._resolve(), matrices
+        self.n_features_in_ = matrices.shape[-1]
         if not isinstance(self.scale, str):
             self.scale_ = float(self.scale)
             return None

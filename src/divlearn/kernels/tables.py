@@ -75,7 +75,8 @@ def _both_directions(
     columns = list(dict.fromkeys([*points, *turned]))
     parameters = np.array(columns).T[:, None, :]
     alpha, beta = np.broadcast_to(parameters, (2, len(atoms), len(columns)))
-    values = engine.encode(data.astype(np.result_type(data, atoms)), atoms, alpha, beta)
+    checked = Prepared.checked(data.astype(np.result_type(data, atoms), copy=False))
+    values = engine.encode(checked, Prepared.checked(atoms), alpha, beta)
     forward, back = ([columns.index(point) for point in some] for some in (points, turned))
     if forward == back:  # all symmetric
         return values

@@ -9,7 +9,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import ParameterGrid
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.engines import Engine
+from divlearn.engines import Engine, Prepared
 from divlearn.fitting.calibration import SCORES, Forms
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training, near_the_middle
 from divlearn.geometry import invsqrtm
@@ -149,7 +149,7 @@ def _whitener(training: Training, at: str, number: int) -> RealArray:
         if place != training.whole:  # near the mean of everything, and not needed as exactly
             near = _whitener(training, at, training.whole)
             start, tolerance = np.linalg.inv(near @ near), 1e-3
-        some = X[training.parts[place][0]]
+        some = Prepared.checked(X[training.parts[place][0]])
         found = mean_abld(some, 0.0, 0.0, init=start, tol=tolerance, engine=training.engine)
         return invsqrtm(found.mean)
 
