@@ -21,7 +21,7 @@ from divlearn.checks import check_count, check_number
 from divlearn.cluster import LogEuclideanKMeans
 from divlearn.cluster.base import repeat
 from divlearn.fitting.checkpoint import draw_seed
-from divlearn.fitting.labelled import check_new
+from divlearn.fitting.labelled import check_new, fit_method
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training, choose
 from divlearn.kernels.machines import COUPLED
 from divlearn.optim.problem import Problem, Trial
@@ -86,6 +86,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, HeldOutClassifier[Candidate]
     ) -> Iterator[Stage]:
         """Yield the start, then atoms and codes in turn, without end where there is learning."""
 
+    @fit_method
     def fit(  # type: ignore[override]
         self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
     ) -> Self:
