@@ -11,7 +11,7 @@ from sklearn.discriminant_analysis import (
     QuadraticDiscriminantAnalysis,
 )
 
-from divlearn.tangent.discriminants import RDA, fit_lda, rda_scores
+from divlearn.tangent.discriminants import RDA, fit_lda
 
 PRIORS = np.array([0.2, 0.5, 0.3])
 
@@ -32,7 +32,7 @@ def test_lda_is_that_of_scikit_learn(n_entries, counts):
     vectors, codes, new = make(n_entries, counts)
     theirs = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto", priors=PRIORS)
     model = fit_lda(vectors, codes, PRIORS)
-    scores = new @ model["coefficients"].T + model["offsets"]
+    scores = model.decide(new)
     expected = theirs.fit(vectors, codes).predict_log_proba(new)
     np.testing.assert_allclose(scores - scores[:, :1], expected - expected[:, :1], rtol=1e-7)
 
@@ -53,7 +53,7 @@ def test_rda_is_that_of_the_formula_in_full_space(n_entries, shrink, pool, count
         S = (1 - shrink) * S + shrink * level * np.eye(n_entries)
         density = multivariate_normal(part.mean(axis=0), S)
         expected[:, k] = np.log(PRIORS[k]) + density.logpdf(new)
-    scores = rda_scores(RDA(vectors, codes, PRIORS).learn(shrink, pool), new)
+    scores = RDA(vectors, codes, PRIORS).learn(shrink, pool).decide(new)
     np.testing.assert_allclose(scores - scores[:, :1], expected - expected[:, :1], rtol=1e-8)
 
 
@@ -67,14 +67,14 @@ def test_rda_without_pooling_is_the_regularised_qda_of_scikit_learn():
     r = 1 - (1 - 0.2) * divisor / 11
     s = np.sqrt(r / (0.2 * squares / 33 / 4))
     theirs = QuadraticDiscriminantAnalysis(reg_param=r, priors=PRIORS).fit(s * vectors, codes)
-    found = softmax(rda_scores(RDA(vectors, codes, PRIORS).learn(0.2, 0.0), new), axis=1)
+    found = softmax(RDA(vectors, codes, PRIORS).learn(0.2, 0.0).decide(new), axis=1)
     np.testing.assert_allclose(found, theirs.predict_proba(s * new), rtol=1e-8)
 
 
 def test_fully_pooled_rda_is_linear():
     vectors, codes, new = make(60)
     model = RDA(vectors, codes, PRIORS).learn(0.1, 1.0)
-    scores = rda_scores(model, np.stack([new, -new, 0 * new]).reshape(-1, 60))
+    scores = model.decide(np.stack([new, -new, 0 * new]).reshape(-1, 60))
     scores = (scores - scores[:, :1]).reshape(3, -1, 3)
     np.testing.assert_allclose((scores[0] + scores[1]) / 2, scores[2], atol=1e-9)
 

@@ -25,7 +25,7 @@ def test_logistic_regression_in_the_dual_is_optimal_in_full_space(n_classes):
     weights = np.linspace(1, 2, len(codes))
     assert span(vectors).shape == (60, len(codes))
     model = _METHODS["logistic"].prepare(vectors, codes, weights)(C=2.0)
-    W, offsets = model["coefficients"], model["offsets"]
+    W, offsets = model.coefficients, model.offsets
     errors = softmax(vectors @ W.T + offsets, axis=1) - np.eye(n_classes)[codes]
     errors *= weights[:, None] / weights.sum()
     # Of two classes only the difference has a penalty.
@@ -40,5 +40,5 @@ def test_the_gaussian_machine_is_that_of_scikit_learn():
     method = _METHODS["rbf"]
     weights = np.linspace(1, 2, len(codes))
     machine = SVC(C=3.0, gamma=0.01, decision_function_shape="ovo").fit(vectors, codes, weights)
-    found = method.decide(method.prepare(vectors, codes, weights)(C=3.0, gamma=0.01), new)
+    found = method.prepare(vectors, codes, weights)(C=3.0, gamma=0.01).decide(new)
     np.testing.assert_allclose(found, machine.decision_function(new), atol=1e-6)

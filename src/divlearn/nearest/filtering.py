@@ -38,7 +38,7 @@ def learn_filter(data: Labelled, rows: Indices, engine: Engine) -> Filter:
     center = mean_abld(matrices, 0, 0, weights, tol=_TOLERANCE, engine=engine).mean
     vectors = log_vectors(matrices, invsqrtm(center))
     codes = data.codes[rows]
-    found = fit_lda(vectors, codes, np.bincount(codes) / len(codes))["coefficients"]
+    found = fit_lda(vectors, codes, np.bincount(codes) / len(codes)).coefficients
     found = found[1:] - found[:1] if len(found) == 2 else found  # as scikit-learn has them
     directions, sizes, _ = np.linalg.svd(found.T, full_matrices=False)
     # Vectors at the mean add up to zero, so that one direction of classes is rounding.

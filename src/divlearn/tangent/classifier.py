@@ -1,12 +1,14 @@
 """Classifiers of tangent vectors of SPD matrices."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import ParameterGrid
+from sklearn.svm import SVC
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.engines import Engine, Prepared
@@ -17,10 +19,25 @@ from divlearn.kernels.machines import COUPLED, fit_svc
 from divlearn.kernels.tables import decay
 from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
-from divlearn.tangent.discriminants import RDA, fit_lda, rda_scores, span
+from divlearn.tangent.discriminants import RDA, Linear, Quadratic, fit_lda, span
 
 Candidate = tuple[tuple[str, float], ...]  # names of parameters, and values
-Model = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Machine:
+    """A support vector machine with a Gaussian kernel, and the vectors it was fitted to."""
+
+    machine: SVC
+    gamma: float
+    vectors: Annotated[RealArray, "n_vectors n_entries"]
+
+    def decide(self, vectors: RealArray) -> RealArray:
+        table = euclidean_distances(vectors, self.vectors, squared=True)
+        return np.asarray(self.machine.decision_function(decay(table, self.gamma)))
+
+
+Model = Linear | Quadratic | Machine
 Learn = Callable[..., Model]  # of parameters
 
 _POINTS = ("mean", "identity")
@@ -66,6 +83,7 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
     1.0
     """
 
+    model_: Model
     whitener_: Annotated[RealArray, "d d"]
     deviation_: float
 
@@ -122,11 +140,11 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
 
     def _decide(self, model: Model, training: Training, number: int) -> RealArray:
         held = training.parts[number][1]
-        return self._method.decide(model, self._vectors(training, number, held))
+        return model.decide(self._vectors(training, number, held))
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
         vectors = log_vectors(matrices, self.whitener_) / self.deviation_
-        return self._method.decide(self.model_, vectors)
+        return self.model_.decide(vectors)
 
 
 # --- features, shared by all classifiers of a training ------------------------------------------
@@ -200,53 +218,35 @@ def _logistic(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
         if len(coefficients) == 1:  # of the second class of two
             coefficients = np.concatenate([0 * coefficients, coefficients])
             offsets = np.append(0.0, offsets)
-        return {
-            "coefficients": coefficients if basis is None else coefficients @ basis.T,
-            "offsets": offsets,
-        }
+        return Linear(coefficients if basis is None else coefficients @ basis.T, offsets)
 
     return learn
-
-
-def _linear_scores(model: Model, vectors: RealArray) -> RealArray:
-    scores: RealArray = vectors @ model["coefficients"].T + model["offsets"]
-    return scores
 
 
 def _rbf(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     table = euclidean_distances(vectors, squared=True)
 
     def learn(C: float, gamma: float) -> Model:
-        machine = fit_svc(decay(table, gamma), C, y, weights)
-        return {"machine": machine, "gamma": gamma, "vectors": vectors}
+        return Machine(fit_svc(decay(table, gamma), C, y, weights), gamma, vectors)
 
     return learn
-
-
-def _rbf_decisions(model: Model, vectors: RealArray) -> RealArray:
-    table = euclidean_distances(vectors, model["vectors"], squared=True)
-    return np.asarray(model["machine"].decision_function(decay(table, model["gamma"])))
 
 
 class _Method(NamedTuple):
     """A way to classify vectors."""
 
     prepare: Callable[..., Learn]  # what is learned once for all parameters
-    decide: Callable[[Model, RealArray], RealArray]
     parameters: dict[str, list[float]]
     forms: Forms = SCORES
     nested: bool = False
 
 
 _METHODS = {
-    "lda": _Method(_lda, _linear_scores, {}),
-    "logistic": _Method(_logistic, _linear_scores, {"C": [1.0, 10.0, 100.0, 1000.0]}),
-    "rda": _Method(
-        _rda, rda_scores, {"pool": [0.1, 0.5, 0.9], "shrink": [0.01, 0.03, 0.1, 0.3, 0.6]}
-    ),
+    "lda": _Method(_lda, {}),
+    "logistic": _Method(_logistic, {"C": [1.0, 10.0, 100.0, 1000.0]}),
+    "rda": _Method(_rda, {"pool": [0.1, 0.5, 0.9], "shrink": [0.01, 0.03, 0.1, 0.3, 0.6]}),
     "rbf": _Method(
         _rbf,
-        _rbf_decisions,
         {"C": [1.0, 10.0, 100.0], "gamma": [0.1, 0.3, 1.0, 3.0]},
         forms=COUPLED,
         nested=True,

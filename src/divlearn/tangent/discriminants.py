@@ -4,7 +4,8 @@ Nothing larger than (n_vectors, n_entries) is made. Scores are logarithms of cla
 to a constant of every vector.
 """
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from scipy.linalg import cholesky, solve, solve_triangular
@@ -14,7 +15,38 @@ from divlearn.arrays import Indices, RealArray
 _RIDGE = 1e-10  # of the largest variance, for where Ledoit and Wolf shrink nothing
 
 
-def fit_lda(vectors: RealArray, codes: Indices, priors: RealArray) -> dict[str, RealArray]:
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """Scores that are linear in vectors."""
+
+    coefficients: Annotated[RealArray, "n_classes n_entries"]
+    offsets: Annotated[RealArray, "n_classes"]
+
+    def decide(self, vectors: RealArray) -> RealArray:
+        return vectors @ self.coefficients.T + self.offsets
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic:
+    """Scores by a mean and a covariance of every class, in common axes."""
+
+    axes: Annotated[RealArray, "n_entries n_axes"]
+    scale: Annotated[RealArray, "n_axes"]
+    means: Annotated[RealArray, "n_classes n_axes"]
+    factors: list[RealArray]
+    offsets: Annotated[RealArray, "n_classes"]
+
+    def decide(self, vectors: RealArray) -> RealArray:
+        placed = vectors @ self.axes
+        scores = np.empty((len(vectors), len(self.means)))
+        for k, (mean, factor) in enumerate(zip(self.means, self.factors, strict=True)):
+            gaps = (placed - mean) * self.scale
+            lengths = (gaps**2).sum(axis=1) - ((gaps @ factor.T) ** 2).sum(axis=1)
+            scores[:, k] = self.offsets[k] - 0.5 * lengths
+        return scores
+
+
+def fit_lda(vectors: RealArray, codes: Indices, priors: RealArray) -> Linear:
     """Fit scikit-learn's LDA with ``shrinkage="auto"``: Ledoit and Wolf's for every class."""
     means, rows, diagonal = [], [], np.zeros(vectors.shape[1])
     for code, prior in enumerate(priors):
@@ -38,7 +70,7 @@ def fit_lda(vectors: RealArray, codes: Indices, priors: RealArray) -> dict[str, 
     else:
         coefficients = solve(np.diag(diagonal) + Z.T @ Z, centres.T, assume_a="pos").T
     offsets = np.log(priors) - 0.5 * (coefficients * centres).sum(axis=1)
-    return {"coefficients": coefficients, "offsets": offsets}
+    return Linear(coefficients, offsets)
 
 
 def _ledoit_wolf(standardised: RealArray) -> float:
@@ -81,7 +113,7 @@ class RDA:
             for mine in (centred[codes == k] for k in range(len(priors)))
         ]
 
-    def learn(self, shrink: float, pool: float) -> dict[str, Any]:
+    def learn(self, shrink: float, pool: float) -> Quadratic:
         """Fix g and l; what is common to classes is diagonal, and a class adds few dimensions."""
         base = (1 - shrink) * pool * self._values + shrink * self._level
         scale = 1 / np.sqrt(base)
@@ -91,23 +123,7 @@ class RDA:
             lower = cholesky(np.eye(len(U)) + U @ U.T, lower=True)
             factors.append(solve_triangular(lower, U, lower=True))
             offsets.append(log_prior - np.log(np.diag(lower)).sum())
-        return {
-            "axes": self._axes,
-            "scale": scale,
-            "means": self._means,
-            "factors": factors,
-            "offsets": np.array(offsets),
-        }
-
-
-def rda_scores(model: dict[str, Any], vectors: RealArray) -> RealArray:
-    placed = vectors @ model["axes"]
-    scores = np.empty((len(vectors), len(model["means"])))
-    for k, (mean, factor) in enumerate(zip(model["means"], model["factors"], strict=True)):
-        gaps = (placed - mean) * model["scale"]
-        lengths = (gaps**2).sum(axis=1) - ((gaps @ factor.T) ** 2).sum(axis=1)
-        scores[:, k] = model["offsets"][k] - 0.5 * lengths
-    return scores
+        return Quadratic(self._axes, scale, self._means, factors, np.array(offsets))
 
 
 def _check_spread(deviations: RealArray) -> None:
