@@ -22,6 +22,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from divlearn.baselines import LEML
 from divlearn.baselines.leml_metric import (
+    Solution,
     distance_percentiles,
     near_pairs,
     project,
@@ -44,16 +45,8 @@ class Constraints(NamedTuple):
     bounds: np.ndarray
 
 
-class Solution(NamedTuple):
-    frame: np.ndarray
-    multipliers: np.ndarray
-    bounds: np.ndarray
-    n_iter: int
-    message: str
-
-
 def solve(constraints: Constraints, start: np.ndarray, eta: float, **options) -> Solution:
-    return Solution(**solve_logdet(*constraints, start, eta, **options))
+    return solve_logdet(*constraints, start, eta, **options)
 
 
 def problem(seed: int, n: int = 25, d: int = 3) -> tuple[Constraints, np.ndarray]:

@@ -1,9 +1,10 @@
 """Log-Euclidean metric learning."""
 
+import math
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, Self
+from typing import Annotated, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,7 +28,17 @@ _ETAS = (0.1, 0.3, 1.0)
 _HELD_OUT = 2  # folds that are held out in turn: each choice is a long fit
 _HISTORY = ("n_constraints", "eta", "accuracy", "seconds")
 
-_Run = dict[str, Any]  # columns of the history, and `metric.Solution`
+
+class _Run(NamedTuple):
+    """A metric that was learned; the others are columns of the history."""
+
+    found: metric.Solution
+    n_constraints: int
+    eta: float
+    seconds: float
+    accuracy: float = math.nan  # of what is held out
+
+
 _Learn = Callable[[Indices, int, float], _Run]  # from rows, a number of pairs and an eta
 
 
@@ -137,10 +148,10 @@ class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEst
         splits = data.folds(FOLDS, seed)[:_HELD_OUT]
         logarithms = cpu_engine().logarithms(data.matrices)
         runs, chosen = self._search(logarithms, data.codes, splits, seed)
-        self.Q_ = chosen["frame"] @ chosen["frame"].T
-        self.n_constraints_, self.eta_ = chosen["n_constraints"], chosen["eta"]
-        self.n_iter_, self.message_ = chosen["n_iter"], _describe(runs, chosen)
-        self.history_ = {name: np.array([run[name] for run in runs]) for name in _HISTORY}
+        self.Q_ = chosen.found.frame @ chosen.found.frame.T
+        self.n_constraints_, self.eta_ = chosen.n_constraints, chosen.eta
+        self.n_iter_, self.message_ = chosen.found.n_iter, _describe(runs, chosen)
+        self.history_ = {name: np.array([getattr(run, name) for run in runs]) for name in _HISTORY}
         self._root = sqrtm(self.Q_)
         self._vectors, self._codes = metric.move(logarithms, self._root), data.codes
         return self
@@ -183,7 +194,7 @@ class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEst
 
         def attempt(count: int, eta: float) -> _Run:
             runs.append(_hold_out(learn, logarithms, codes, splits, count, eta))
-            accuracy = runs[-1]["accuracy"]
+            accuracy = runs[-1].accuracy
             say(self, f"{count} constraints, eta={eta:g}: held-out accuracy {accuracy:.3f}")
             return runs[-1]
 
@@ -198,17 +209,17 @@ class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEst
                 attempt(count, one)
                 if is_interrupted():
                     break
-            best = max(runs, key=lambda run: run["accuracy"])  # the smallest eta of those that tie
+            best = max(runs, key=lambda run: run.accuracy)  # the smallest eta of those that tie
             while plateau and not is_interrupted():
-                more = attempt(2 * best["n_constraints"], best["eta"])
-                if not more["accuracy"] > best["accuracy"]:
+                more = attempt(2 * best.n_constraints, best.eta)
+                if not more.accuracy > best.accuracy:
                     break
                 best = more
             if is_interrupted():
                 return runs, best
-            count, eta = best["n_constraints"], best["eta"]
+            count, eta = best.n_constraints, best.eta
         runs.append(learn(np.arange(len(codes)), count, eta))
-        count, message = runs[-1]["n_constraints"], runs[-1]["message"]
+        count, message = runs[-1].n_constraints, runs[-1].found.message
         say(self, f"{count} constraints, eta={eta:g}: {message}")
         return runs, runs[-1]
 
@@ -237,12 +248,7 @@ class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEst
             tol=self.tol,
         )
         seconds = time.perf_counter() - started
-        return found | {
-            "n_constraints": len(pairs),
-            "eta": eta,
-            "accuracy": np.nan,
-            "seconds": seconds,
-        }
+        return _Run(found, len(pairs), eta, seconds)
 
 
 def _hold_out(
@@ -252,22 +258,22 @@ def _hold_out(
     seconds, right = 0.0, []
     for train, held in track(splits, "folds"):
         run = learn(train, count, eta)
-        seconds += run["seconds"]
-        vectors = metric.move(logarithms, run["frame"])
+        seconds += run.seconds
+        vectors = metric.move(logarithms, run.found.frame)
         said = metric.label_nearest(vectors[train], codes[train], vectors[held])
         right.append(said == codes[held])
         if is_interrupted():
             break
     accuracy = float(np.concatenate(right).mean())
-    return run | {"n_constraints": count, "accuracy": accuracy, "seconds": seconds}
+    return run._replace(n_constraints=count, accuracy=accuracy, seconds=seconds)
 
 
 def _describe(runs: list[_Run], chosen: _Run) -> str:
-    message = str(runs[-1]["message"])
-    scores = [run["accuracy"] for run in runs if np.isfinite(run["accuracy"])]
+    message = str(runs[-1].found.message)
+    scores = [run.accuracy for run in runs if np.isfinite(run.accuracy)]
     if not scores:
         return message
     return (
-        f"{message}; {chosen['n_constraints']} constraints and eta = {chosen['eta']:g}, the best "
+        f"{message}; {chosen.n_constraints} constraints and eta = {chosen.eta:g}, the best "
         f"of {len(scores)} by held-out accuracy"
     )

@@ -9,7 +9,7 @@ and a projection changes one multiplier until its constraint is an equality, or 
 """
 
 from math import log
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,16 @@ from divlearn.fitting.interrupts import stoppable
 from divlearn.fitting.progress import tell
 from divlearn.geometry import invsqrtm
 
-# "frame" F with Q = F F^T, "multipliers", "bounds" with their slack, "n_iter" passes, and the
-# "message" why they ended.
-Solution = dict[str, Any]
+
+class Solution(NamedTuple):
+    """A metric, and how its search ended."""
+
+    frame: RealArray  # F with Q = F F^T
+    multipliers: RealArray
+    bounds: RealArray  # with their slack
+    n_iter: int  # passes
+    message: str  # why they ended
+
 
 _NEIGHBORS = 5  # of each matrix in its class, by which the metric starts
 _SHRINKAGE = 1e-3  # of their scatter, towards a multiple of the identity
@@ -156,10 +163,5 @@ def solve_logdet(
             if share <= tol:
                 message = f"a pass changed the multipliers by a relative {share:.2g} <= tol={tol:g}"
         message = message or f"max_iter={max_iter} reached"
-    return {
-        "frame": frame,
-        "multipliers": multipliers,
-        "bounds": bounds,
-        "n_iter": iteration,
-        "message": message or f"interrupted by the user in pass {iteration + 1}",
-    }
+    message = message or f"interrupted by the user in pass {iteration + 1}"
+    return Solution(frame, multipliers, bounds, iteration, message)
