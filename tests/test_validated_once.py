@@ -15,7 +15,6 @@ SEED = {"random_state": 0}
 FITS = {
     "SPDClassifier": lambda: divlearn.SPDClassifier(cv=3, **SEED).fit(X, Y),
     "IDDLClassifier": lambda: divlearn.IDDLClassifier(cv=2, max_iter=1, **SEED).fit(X, Y),
-    "IDDLTransformer": lambda: divlearn.IDDLTransformer(cv=2, max_iter=1, **SEED).fit(X, Y),
     "DivergenceKernelClassifier": lambda: divlearn.DivergenceKernelClassifier(**SEED).fit(X, Y),
     "DivergenceMDM": lambda: divlearn.DivergenceMDM("choose", **SEED).fit(X, Y),
     "TangentClassifier": lambda: divlearn.TangentClassifier("rbf", **SEED).fit(X, Y),

@@ -32,7 +32,6 @@ _LEARNED = (
     "stop_reasons_",
     "history_",
     "n_features_in_",
-    "shrinkage_",
 )
 
 
@@ -101,12 +100,13 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
 
         As `IDDLClassifier.fit`; y holds classes or numbers. Without y groups are ignored.
         """
+        matrices = check_training(self, X)
         if y is None:
-            self._fit_unsupervised(check_training(self, X))
+            self._fit_unsupervised(matrices)
             return self
-        targets = _check_targets(y, len(np.asarray(y)))
-        learner = _make_learner(targets, self.get_params(deep=False))
-        learner.fit(X, targets, groups=groups)
+        targets = _check_targets(y, len(matrices))
+        learner = _make_learner(targets, self.get_params(deep=False) | {"regularize": "raise"})
+        learner.fit(matrices, targets, groups=groups)
         for name in _LEARNED:
             setattr(self, name, getattr(learner, name))
         self._n_features_out = len(self.atoms_) * self.alpha_.shape[1]
