@@ -16,14 +16,14 @@ from sklearn.svm import SVC
 
 from divlearn.arrays import RealArray
 from divlearn.baselines import log_svm
-from divlearn.baselines.log_svm import FOLDS, class_scores, fit_vectors, spread
+from divlearn.baselines.log_svm import FOLDS, fit_vectors, spread
 from divlearn.checks import check_count, check_number
 from divlearn.cluster import LogEuclideanKMeans
 from divlearn.cluster.base import repeat
 from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.labelled import check_new, fit_method
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training, choose
-from divlearn.kernels.machines import COUPLED
+from divlearn.kernels.machines import COUPLED, class_scores
 from divlearn.optim.problem import Problem, Trial
 from divlearn.threads import limit_blas
 
@@ -116,7 +116,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, HeldOutClassifier[Candidate]
             atoms = self._start(matrices, n_atoms, draw_seed(self.random_state))
             return atoms, self._view(matrices, atoms)
 
-        return training.once("dictionary", start)
+        return training.once(("dictionary", id(self)), start)  # no other has the same
 
     def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
         """Take the middle C for all codings, then other values of C."""
@@ -136,7 +136,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, HeldOutClassifier[Candidate]
             codes = _without_rounding(self._codes(view, dict(coding)))
             return codes / spread(codes)
 
-        return training.once(("codes", coding), compute)
+        return training.once(("codes", id(self), coding), compute)
 
     def _learner(self, training: Training, number: int) -> Callable[[Candidate], Any]:
         rows, data = training.parts[number][0], training.data
@@ -164,7 +164,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, HeldOutClassifier[Candidate]
         )
         codes = _without_rounding(codes)
         self.unit_ = spread(codes)
-        training.once(("codes", _LEARNED), lambda: codes / self.unit_)
+        training.once(("codes", id(self), _LEARNED), lambda: codes / self.unit_)
         grid = Grid([Candidate(_LEARNED, C) for C in _PENALTIES])
         last = grid.candidates[0]
         if training.folds:
@@ -195,7 +195,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, HeldOutClassifier[Candidate]
 
     def decision_function(self, X: ArrayLike) -> RealArray:
         """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
-        return class_scores(self, self._decide_new(check_new(self, X)))
+        return class_scores(self._decide_new(check_new(self, X)), self.calibration_[0])
 
     def _count_atoms(self, n_matrices: int, n_classes: int) -> int:
         if isinstance(self.n_atoms, str) and self.n_atoms == "auto":

@@ -21,7 +21,7 @@ from divlearn.fitting.training import (
     Training,
     near_the_middle,
 )
-from divlearn.kernels.machines import COUPLED, SHARPNESSES, couple
+from divlearn.kernels.machines import COUPLED, class_scores
 from divlearn.log_vectors import log_vectors
 
 FOLDS = 5  # to choose by
@@ -136,34 +136,32 @@ class LogEuclideanSVM(HeldOutClassifier[Candidate]):
         return {name: one for name, one in candidate._asdict().items() if one is not None}
 
     def _vectors(self, training: Training) -> RealArray:
-        vectors = training.once("logarithms", lambda: log_vectors(training.data.matrices))
-        self.deviation_ = spread(vectors)
-        return vectors / self.deviation_
+        return training.once(
+            "scaled logarithms", lambda: training.log_vectors / spread(training.log_vectors)
+        )
 
     def _learner(self, training: Training, number: int) -> Callable[[Candidate], SVC]:
         rows, data = training.parts[number][0], training.data
-        vectors = training.once("scaled logarithms", lambda: self._vectors(training))
+        vectors = self._vectors(training)
         # Without a function for a kernel, so that the machine can be kept in a file.
         table = number != training.whole and vectors.shape[1] > len(vectors)
         seen, codes, weights = vectors[rows], data.codes[rows], data.weights[rows]
         return lambda candidate: fit_vectors(seen, codes, weights, candidate, table=table)
 
     def _decide(self, model: SVC, training: Training, number: int) -> RealArray:
-        vectors = training.once("scaled logarithms", lambda: self._vectors(training))
-        return np.asarray(model.decision_function(vectors[training.parts[number][1]]))
+        held = training.parts[number][1]
+        return np.asarray(model.decision_function(self._vectors(training)[held]))
+
+    def _fit_model(self, training: Training, best: Candidate) -> None:
+        super()._fit_model(training, best)
+        self.deviation_ = spread(training.log_vectors)
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
         return np.asarray(self.model_.decision_function(log_vectors(matrices) / self.deviation_))
 
     def decision_function(self, X: ArrayLike) -> RealArray:
         """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
-        return class_scores(self, self._decide_new(check_new(self, X)))
-
-
-def class_scores(classifier: HeldOutClassifier[Any], decisions: RealArray) -> RealArray:
-    """Scores of classes, in the form that calibration chose; decisions themselves for two."""
-    form, _ = classifier.calibration_
-    return decisions if decisions.ndim == 1 else couple(decisions, SHARPNESSES[form])
+        return class_scores(self._decide_new(check_new(self, X)), self.calibration_[0])
 
 
 def fit_vectors(

@@ -234,9 +234,9 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         else:
             member = own[kind] if kind in own else _MAKERS[kind](engine=self.engine)
             found = {kind: member.fit_training(training)}
-        tested = np.unique(np.concatenate([held for _, held in training.folds]))
+        tested = training.data.kept[training.tested]
         for name, member in found.items():
-            if not np.isfinite(member.oof_proba_[training.data.kept[tested]]).all():
+            if not np.isfinite(member.oof_proba_[tested]).all():
                 raise FloatingPointError(f"held-out probabilities of {name} are not all numbers")
         return found
 
@@ -273,8 +273,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
     def _weigh(self, training: Training) -> None:
         """Weight the members; held-out averages have weights from the other folds."""
-        data = training.data
-        tested = np.unique(np.concatenate([held for _, held in training.folds]))
+        data, tested = training.data, training.tested
         said = np.stack([one.oof_proba_[data.kept[tested]] for one in self.members_.values()])
         said, codes = floored(said), data.codes[tested]
         groups = data.kept_groups
@@ -326,8 +325,6 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
 
 def _accuracy(member: Any, training: Training) -> float:
-    data = training.data
-    said = member.oof_proba_[data.kept]
-    tested = np.flatnonzero(np.isfinite(said).all(axis=1))
-    right = said[tested].argmax(axis=1) == data.codes[tested]
+    data, tested = training.data, training.tested
+    right = member.oof_proba_[data.kept[tested]].argmax(axis=1) == data.codes[tested]
     return float(np.average(right, weights=data.weights[tested]))

@@ -12,7 +12,14 @@ from sklearn.base import BaseEstimator
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.engines import Engine, get_engine
-from divlearn.fitting.calibration import SCORES, Calibration, Forms, calibrate, fit_temperature
+from divlearn.fitting.calibration import (
+    SCORES,
+    Calibration,
+    Forms,
+    calibrate,
+    calibrate_by,
+    fit_temperature,
+)
 from divlearn.fitting.folds import Fold, Folds
 from divlearn.fitting.labelled import (
     Labelled,
@@ -23,6 +30,7 @@ from divlearn.fitting.labelled import (
 )
 from divlearn.fitting.progress import say
 from divlearn.fitting.selection import HeldOut, Nest, average_held_out, nest_folds
+from divlearn.log_vectors import log_vectors
 from divlearn.threads import limit_blas
 from divlearn.tolerances import LEARNING_ACCURACY
 
@@ -57,6 +65,16 @@ class Training:
     def parts(self) -> list[Fold]:
         everything = np.arange(len(self.data.codes))
         return [*self.folds, *self.nest.folds, (everything, everything[:0])]
+
+    @cached_property
+    def tested(self) -> Indices:
+        """Rows that some fold holds out, ascending."""
+        return np.unique(np.concatenate([held for _, held in self.folds]))
+
+    @cached_property
+    def log_vectors(self) -> RealArray:
+        """Logarithms of all matrices as vectors."""
+        return log_vectors(self.data.matrices)
 
     @property
     def whole(self) -> int:
@@ -118,13 +136,16 @@ def choose(
     probabilities = []
     for number, (one, own) in enumerate(zip(chosen, parts, strict=True)):
         others, where = held_out.without(one, number)
-        scores, known = forms.all(own), Calibration(forms.n_forms // 2, 1.0)
-        if where:  # else there are no models of the nest
-            place = np.concatenate(where)
-            known = calibrate(forms.all(np.concatenate(others)), codes[place], weights[place])
-        probabilities.append(np.exp(known.log_probabilities(scores)))
+        place = np.concatenate([rows[:0], *where])
+        scores = forms.all(np.concatenate([own[:0], *others]))
+        probabilities.append(calibrate_by(forms.all(own), scores, codes[place], weights[place]))
     rows, averaged = average_held_out(probabilities, folds, len(codes))
     return Chosen(best, calibration, rows, averaged, average_held_out(parts, folds, len(codes))[1])
+
+
+def shares_of(rows: Sequence[Indices], weights: RealArray) -> RealArray:
+    """Shares of rows in a mean over folds of weighted means, fold by fold."""
+    return np.concatenate([weights[one] / weights[one].sum() / len(rows) for one in rows])
 
 
 def judge_accuracy(training: Training, forms: Forms) -> Judge:
@@ -132,11 +153,9 @@ def judge_accuracy(training: Training, forms: Forms) -> Judge:
     codes, weights = training.data.codes, training.data.weights
 
     def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
-        found = []
-        for decisions, where in zip(parts, rows, strict=True):
-            right = forms.middle(decisions).argmax(axis=1) == codes[where]
-            found.append(right * weights[where] / weights[where].sum() / len(parts))
-        return np.concatenate(found)
+        scores = forms.middle(np.concatenate(parts))
+        right = scores.argmax(axis=1) == codes[np.concatenate(rows)]
+        return right * shares_of(rows, weights)
 
     return judge
 
@@ -148,7 +167,7 @@ def judge_likelihood(training: Training, forms: Forms) -> Judge:
     def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
         where = np.concatenate(rows)
         scores = forms.middle(np.concatenate(parts))
-        shares = np.concatenate([weights[one] / weights[one].sum() / len(rows) for one in rows])
+        shares = shares_of(rows, weights)
         temperature, _ = fit_temperature(scores, codes[where], shares)
         known = Calibration(0, temperature).log_probabilities(scores[..., None])
         return shares * np.maximum(known[np.arange(len(where)), codes[where]], _LEAST)

@@ -16,7 +16,7 @@ from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.training import Chosen, Grid, HeldOutClassifier, Training
 from divlearn.kernels import tables
 from divlearn.kernels.kernel import DivergenceKernel
-from divlearn.kernels.machines import COUPLED, SHARPNESSES, couple, fit_svc
+from divlearn.kernels.machines import COUPLED, SHARPNESSES, class_scores, fit_svc
 from divlearn.kernels.tables import Point, decay
 
 # Tried by default: AIRM, Stein, the paper's "Burg" and what lies between and beyond; Jeffreys.
@@ -38,6 +38,14 @@ class Candidate(NamedTuple):
     beta: float
     scale: float
     C: float
+
+
+class _Machine(NamedTuple):
+    """A machine of a training part, and the divergences of all matrices in its kernel."""
+
+    svc: SVC
+    table: RealArray
+    scale: float
 
 
 class DivergenceKernelClassifier(HeldOutClassifier[Candidate]):
@@ -177,25 +185,23 @@ class DivergenceKernelClassifier(HeldOutClassifier[Candidate]):
     def _n_jobs(self, training: Training) -> int:
         return training.engine.n_threads  # the solver runs without Python's lock
 
-    def _learner(self, training: Training, number: int) -> Callable[[Candidate], Any]:
+    def _learner(self, training: Training, number: int) -> Callable[[Candidate], _Machine]:
         rows, data = training.parts[number][0], training.data
+        known = shared_tables(training, _check_points(self.alphas, self.betas))
 
-        def learn(candidate: Candidate) -> tuple[SVC, Candidate]:
-            table = self._table(training, candidate)
+        def learn(candidate: Candidate) -> _Machine:
+            table = known[candidate.alpha, candidate.beta]
             inner = table if number == training.whole else table[np.ix_(rows, rows)]
             kernel = decay(inner, candidate.scale)
-            return fit_svc(kernel, candidate.C, data.codes[rows], data.weights[rows]), candidate
+            svc = fit_svc(kernel, candidate.C, data.codes[rows], data.weights[rows])
+            return _Machine(svc, table, candidate.scale)
 
         return learn
 
-    def _table(self, training: Training, candidate: Candidate) -> RealArray:
-        points = _check_points(self.alphas, self.betas)
-        return shared_tables(training, points)[candidate.alpha, candidate.beta]
-
-    def _decide(self, model: tuple[SVC, Candidate], training: Training, number: int) -> RealArray:
-        (machine, candidate), (train, held) = model, training.parts[number]
-        outer = self._table(training, candidate)[np.ix_(held, train)]
-        return np.asarray(machine.decision_function(decay(outer, candidate.scale)))
+    def _decide(self, model: _Machine, training: Training, number: int) -> RealArray:
+        train, held = training.parts[number]
+        kernel = decay(model.table[np.ix_(held, train)], model.scale)
+        return np.asarray(model.svc.decision_function(kernel))
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
         return np.asarray(self.svc_.decision_function(self.kernel_.transform_checked(matrices)))
@@ -208,16 +214,13 @@ class DivergenceKernelClassifier(HeldOutClassifier[Candidate]):
         chosen: Chosen[Candidate],
     ) -> None:
         super()._keep(training, held_out, grid, chosen)
-        decisions = self._scores(chosen.decisions)
-        self.oof_decision_ = training.data.spread(chosen.rows, decisions)
+        scores = class_scores(chosen.decisions, chosen.calibration.form)
+        self.oof_decision_ = training.data.spread(chosen.rows, scores)
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
-        self.svc_, _ = self._learner(training, training.whole)(best)
+        self.svc_ = self._learner(training, training.whole)(best).svc
         self.kernel_ = DivergenceKernel((best.alpha, best.beta), best.scale, engine=training.engine)
         self.kernel_.fit_checked(training.data.matrices)
-
-    def _scores(self, decisions: RealArray) -> RealArray:
-        return decisions if decisions.ndim == 1 else couple(decisions, self.coupling_[0])
 
     @property
     def coupling_(self) -> tuple[float, float]:
@@ -227,7 +230,7 @@ class DivergenceKernelClassifier(HeldOutClassifier[Candidate]):
 
     def decision_function(self, X: ArrayLike) -> RealArray:
         """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
-        return self._scores(self._decide_new(check_new(self, X)))
+        return class_scores(self._decide_new(check_new(self, X)), self.calibration_[0])
 
 
 def _check_positive(values: ArrayLike, name: str) -> list[float]:

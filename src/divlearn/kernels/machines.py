@@ -38,4 +38,9 @@ def couple(decisions: RealArray, sharpness: float) -> RealArray:
     return -np.log1p(losses / (_MARGIN * sharpness))
 
 
+def class_scores(decisions: RealArray, form: int) -> RealArray:
+    """Score classes by one form of `COUPLED`; of two classes, the decisions are the score."""
+    return decisions if decisions.ndim == 1 else couple(decisions, SHARPNESSES[form])
+
+
 COUPLED = Forms(len(SHARPNESSES), lambda decisions, form: couple(decisions, SHARPNESSES[form]))

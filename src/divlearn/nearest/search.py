@@ -15,7 +15,15 @@ from divlearn.fitting.calibration import SCORES, fit_temperature
 from divlearn.fitting.folds import Fold
 from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.selection import HeldOut
-from divlearn.fitting.training import Chosen, Grid, Judge, Training, choose, judge_accuracy
+from divlearn.fitting.training import (
+    Chosen,
+    Grid,
+    Judge,
+    Training,
+    choose,
+    judge_accuracy,
+    shares_of,
+)
 from divlearn.geometry import geodesic
 from divlearn.nearest.class_means import average, recentering
 from divlearn.nearest.filtering import learn_filter
@@ -34,6 +42,7 @@ class MeanSearch:
         self._training, self._rough, self._filtering = training, rough, filtering
         self._known: dict[tuple[int, int], RealArray] = {}
         self._views: dict[int, _View] = {}
+        self._units: dict[int, float] = {}
 
     def choose(self) -> tuple[Chosen[int], dict[str, Any]]:
         """Return the choice, and a table of all candidates."""
@@ -63,8 +72,11 @@ class MeanSearch:
 
     def unit(self, candidate: int) -> float:
         """Typical divergence to the nearest class, in which temperatures are near one."""
-        n_folds = len(self._training.folds)
-        return typical(np.concatenate([self._table(candidate, k) for k in range(n_folds)]))
+        if candidate not in self._units:
+            numbers = range(len(self._training.folds))
+            tables = [self._table(candidate, number) for number in numbers]
+            self._units[candidate] = typical(np.concatenate(tables))
+        return self._units[candidate]
 
     def _decide(self, candidate: int, number: int) -> RealArray:
         return -self._table(candidate, number) / self.unit(candidate)
@@ -107,7 +119,7 @@ def judge_brier(training: Training) -> Judge:
 
     def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
         where, scores = np.concatenate(rows), np.concatenate(parts)
-        shares = np.concatenate([weights[one] / weights[one].sum() / len(rows) for one in rows])
+        shares = shares_of(rows, weights)
         temperature, _ = fit_temperature(scores, codes[where], shares)
         errors = softmax(scores / temperature, axis=1)
         errors[np.arange(len(where)), codes[where]] -= 1

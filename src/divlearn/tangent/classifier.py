@@ -176,9 +176,11 @@ def _whitener(training: Training, at: str, number: int) -> RealArray:
 
 def _tangent_vectors(training: Training, at: str, number: int) -> RealArray:
     """Vectors of all matrices, before they are divided by a deviation."""
-    whitener = None if at == "identity" else _whitener(training, at, number)
-    key = "tangent vectors", at, _place(training, at, number)
-    return training.once(key, lambda: log_vectors(training.data.matrices, whitener))
+    if at == "identity":
+        return training.log_vectors
+    whitener, place = _whitener(training, at, number), _place(training, at, number)
+    matrices = training.data.matrices
+    return training.once(("tangent vectors", place), lambda: log_vectors(matrices, whitener))
 
 
 def _deviation(training: Training, at: str, number: int) -> float:
