@@ -8,6 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 RealArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
 Indices = NDArray[np.intp]
+Labels = NDArray[Any]  # of classes or groups: numbers or text
+DeviceArray = Any  # of NumPy or CuPy, which has no types
 
 
 def to_host(array: Any) -> RealArray:

@@ -1,12 +1,17 @@
 """What estimators require of their parameters and of what is installed."""
 
 import math
+from collections.abc import Mapping
 from importlib import import_module
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from divlearn.arrays import Labels
+
+RandomState = int | np.random.RandomState | None
+ClassWeight = Mapping[Any, float] | str | None
 
 
 def check_count(
@@ -22,7 +27,7 @@ def check_count(
     return count
 
 
-def check_sortable(labels: NDArray[Any], name: str) -> None:
+def check_sortable(labels: Labels, name: str) -> None:
     """Raise where labels cannot be sorted: some are None, or some are text and others are not."""
     if labels.dtype != object:
         return

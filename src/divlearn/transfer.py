@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.descriptors.definite import MatrixTransformer
 from divlearn.divergence import DivergenceLike, get_divergence
 from divlearn.engines import Engine, get_engine
@@ -92,7 +92,7 @@ class Recenter(MatrixTransformer):
     __metadata_request__fit = {"groups": True}  # noqa: RUF012
     __metadata_request__transform = {"groups": True}  # noqa: RUF012
 
-    groups_: NDArray[Any]
+    groups_: Labels
     means_: Annotated[RealArray, "n_groups d d"]
     dispersions_: Annotated[RealArray, "n_groups"]
     mean_: Annotated[RealArray, "d d"]

@@ -52,7 +52,7 @@ def test_one_pass_is_a_plain_grid_search(n_classes):
     table = model.cv_results_
     # Of four points one is another turned round; the best has two values of C.
     assert len(table["params"]) == 3 * 2 + 1
-    assert table["param_C"].tolist() == [0.3] * 6 + [10]
+    assert table["param_C"].tolist() == [10] * 6 + [0.3]
     for k, tried in enumerate(table["params"]):
         kernel = DivergenceKernel((tried["alpha"], tried["beta"]), tried["scale"])
         scores = []

@@ -17,7 +17,7 @@ from sklearn.svm import SVC
 from divlearn.arrays import RealArray
 from divlearn.baselines import log_svm
 from divlearn.baselines.log_svm import FOLDS, fit_vectors, spread
-from divlearn.checks import check_count, check_number
+from divlearn.checks import RandomState, check_count, check_number
 from divlearn.cluster import LogEuclideanKMeans
 from divlearn.cluster.base import repeat
 from divlearn.fitting.checkpoint import draw_seed
@@ -65,7 +65,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, HeldOutClassifier[Candidate]
     n_atoms: int | str
     max_iter: int
     tol: float
-    random_state: Any
+    random_state: RandomState
     verbose: int
 
     @abstractmethod

@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from divlearn.arrays import RealArray
 from divlearn.baselines import kernel_codes as coding
 from divlearn.baselines.coded import CodedClassifier, Parameters, Stage, check_penalties
 from divlearn.baselines.kernel_codes import View, sparse_codes
 from divlearn.baselines.spd_kernels import get_kernel
-from divlearn.checks import check_count
+from divlearn.checks import RandomState, check_count
 from divlearn.engines import Engine
 
 _PENALTIES = (0.1, 0.03, 0.01)
@@ -111,7 +109,7 @@ class KernelSparseCoding(_KernelCoded):
         penalty: float | str = "auto",
         max_iter: int = 10,
         tol: float = 1e-3,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: RandomState = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
         regularize: str | float = "raise",
@@ -186,7 +184,7 @@ class KernelLLC(_KernelCoded):
         kernel: str = "log-euclidean",
         bandwidth: float | str = "auto",
         n_neighbors: int | str = "auto",
-        random_state: int | np.random.RandomState | None = None,
+        random_state: RandomState = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
         regularize: str | float = "raise",

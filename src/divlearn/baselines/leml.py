@@ -14,7 +14,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from divlearn.arrays import Indices, RealArray, as_real
 from divlearn.baselines import leml_metric as metric
 from divlearn.baselines.log_svm import FOLDS
-from divlearn.checks import check_count, check_number
+from divlearn.checks import RandomState, check_count, check_number
 from divlearn.engines.cpu import cpu_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.checkpoint import draw_seed
@@ -127,7 +127,7 @@ class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEst
         percentiles: tuple[float, float] = (5.0, 95.0),
         max_iter: int = 10,
         tol: float = 1e-2,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:

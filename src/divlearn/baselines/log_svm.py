@@ -13,7 +13,7 @@ from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.svm import SVC
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.checks import check_number
+from divlearn.checks import RandomState, check_number
 from divlearn.fitting.labelled import check_new
 from divlearn.fitting.training import (
     Grid,
@@ -100,7 +100,7 @@ class LogEuclideanSVM(HeldOutClassifier[Candidate]):
         kernel: str = "linear",
         C: float | None = None,
         gamma: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: RandomState = None,
         *,
         regularize: str | float = "raise",
     ) -> None:

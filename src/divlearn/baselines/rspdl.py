@@ -9,6 +9,7 @@ from divlearn.arrays import RealArray
 from divlearn.baselines import coded
 from divlearn.baselines.coded import Parameters, Stage
 from divlearn.baselines.cone import Cone, conic_codes
+from divlearn.checks import RandomState
 from divlearn.engines.pencil import whiteners
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.optim.frames import move_frames
@@ -121,7 +122,7 @@ class RSPDL(coded.CodedClassifier):
         penalty: float | str = "auto",
         max_iter: int = 10,
         tol: float = 1e-3,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:

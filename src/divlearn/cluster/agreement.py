@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.fitting.interrupts import is_interrupted
 
 _PERMUTATIONS = 999
@@ -20,7 +20,7 @@ _HALVINGS = 3
 _MOST_REFITTED = 2000  # matrices that are clustered again
 
 
-def p_agreement(classes: ArrayLike, clusters: Indices, groups: NDArray[Any] | None = None) -> float:
+def p_agreement(classes: ArrayLike, clusters: Indices, groups: Labels | None = None) -> float:
     """P-value of an adjusted Rand index no higher than with classes dealt out at random."""
     # Matrices of a group are alike: its class moves as a whole or, if it has several, they change
     # places within it.
@@ -45,9 +45,7 @@ def _adjusted_rand(codes: Indices, clusters: Indices) -> float:
     return 1.0 if most == expected else (both - expected) / (most - expected)
 
 
-def _dealer(
-    codes: Indices, groups: NDArray[Any] | None
-) -> Callable[[np.random.RandomState], Indices]:
+def _dealer(codes: Indices, groups: Labels | None) -> Callable[[np.random.RandomState], Indices]:
     """Return a function that deals out the classes anew."""
     if groups is None:
         return lambda random: random.permutation(codes)
@@ -64,7 +62,7 @@ def _dealer(
     return within
 
 
-def measure_stability(model: Any, matrices: RealArray, groups: NDArray[Any] | None = None) -> float:
+def measure_stability(model: Any, matrices: RealArray, groups: Labels | None = None) -> float:
     """Cluster random halves of matrices: the mean adjusted Rand index of either applied to all.
 
     It is 1 if both halves lead to the same clusters, and about 0 if these have nothing in common.

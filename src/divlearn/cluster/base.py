@@ -13,9 +13,9 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from divlearn.arrays import IntArray, RealArray, to_host
+from divlearn.arrays import Indices, IntArray, RealArray, to_host
 from divlearn.checks import check_count
-from divlearn.cluster.clusters import Labels, find_nearest
+from divlearn.cluster.clusters import find_nearest
 from divlearn.engines import Engine
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import MatricesMixin
@@ -42,7 +42,7 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, B
     n_clusters: int
     n_features_in_: Annotated[int, "d"]
     cluster_centers_: Annotated[RealArray, "n_clusters d d"]
-    labels_: Annotated[Labels, "n_matrices"]
+    labels_: Annotated[Indices, "n_matrices"]
 
     @abstractmethod
     def _measure(self) -> Measure:
@@ -52,7 +52,7 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, B
         """How the nearest centroids of a block of matrices are found."""
         return partial(_nearest_block, measure=self._measure())
 
-    def predict(self, X: ArrayLike) -> Labels:
+    def predict(self, X: ArrayLike) -> Indices:
         """Find the nearest centroid of every matrix: labels, shape (n_matrices,)."""
         shards = open_new(self, X)
         return np.concatenate(shards.map(lambda block, find: find(block)[0], self._nearest()))
@@ -91,7 +91,7 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, B
         return len(self.cluster_centers_)
 
 
-def _nearest_block(block: Block, measure: Measure) -> tuple[Labels, RealArray]:
+def _nearest_block(block: Block, measure: Measure) -> tuple[Indices, RealArray]:
     return find_nearest(measure(block))
 
 

@@ -27,8 +27,6 @@ from divlearn.sharded.shards import Parts, Shards
 from divlearn.spd import usable
 from divlearn.spectral import clip_f_t, invert_f_t
 
-Labels = Indices
-
 # Sizes of steps have no unit. Where one is below this, what is left to go is a share of it.
 _SMALL_STEP = 1e-2
 _TOLERANCE = 1e-4
@@ -53,7 +51,7 @@ class Clusters:
         self._shards, self._members, self._totals = shards, members, totals
 
     def fixed_point(
-        self, numbers: Labels, centers: RealArray, point: Point, steps: int
+        self, numbers: Indices, centers: RealArray, point: Point, steps: int
     ) -> RealArray:
         """Take steps of fixed points, careful ones where these are slow or lead astray."""
         points = [point] * len(centers)
@@ -75,7 +73,7 @@ class Clusters:
 
     def settle(
         self,
-        numbers: Labels,
+        numbers: Indices,
         centers: RealArray,
         points: Sequence[Point],
         steps: int,
@@ -108,7 +106,7 @@ class Clusters:
         return moved
 
     def conjugate_gradient(
-        self, numbers: Labels, centers: RealArray, point: Point, steps: int
+        self, numbers: Indices, centers: RealArray, point: Point, steps: int
     ) -> RealArray:
         """Take steps of Riemannian conjugate gradients, as the paper does; see `fixed_point`."""
         moved = centers.copy()
@@ -119,12 +117,12 @@ class Clusters:
             moved[i] = found.trial.point @ found.trial.point.T
         return moved
 
-    def spectra(self, numbers: Labels, centers: RealArray) -> Spectra:
+    def spectra(self, numbers: Indices, centers: RealArray) -> Spectra:
         clouds = self._shards.hold(_clouds_block, numbers.tolist(), centers, parts=[self._members])
         return Spectra(self._shards, clouds, self._totals[numbers])
 
     def slopes(
-        self, numbers: Labels, centers: RealArray, points: Sequence[Point]
+        self, numbers: Indices, centers: RealArray, points: Sequence[Point]
     ) -> tuple[RealArray, RealArray]:
         """Mean divergences, and all G: minus the gradients in the frames of Cholesky factors."""
         values, slopes = self._shards.reduce(
@@ -133,7 +131,7 @@ class Clusters:
         totals = self._totals[numbers]
         return values / totals, slopes / totals[:, None, None]
 
-    def _means(self, numbers: Labels, centers: RealArray, inverse: NDArray[np.bool_]) -> RealArray:
+    def _means(self, numbers: Indices, centers: RealArray, inverse: NDArray[np.bool_]) -> RealArray:
         # In units of a power of two, which changes no bit but lets no inverse overflow.
         exponents = np.frexp(np.abs(centers).max(axis=(1, 2)))[1]
         sums = self._shards.reduce(
@@ -220,8 +218,8 @@ class Spectra:
 
 
 def nearest_block(
-    block: Block, centers: RealArray, alpha: float, beta: float, before: Labels | None = None
-) -> tuple[Labels, RealArray, RealArray]:
+    block: Block, centers: RealArray, alpha: float, beta: float, before: Indices | None = None
+) -> tuple[Indices, RealArray, RealArray]:
     """Find the nearest centres: labels, divergences to them, and to the centres ``before``."""
     engine, n = block.engine, len(block)
     step = max(_LEAST_COLUMNS, engine.table_entries // n)
@@ -238,7 +236,7 @@ def nearest_block(
     return labels, divergences, own
 
 
-def find_nearest(table: RealArray) -> tuple[Labels, RealArray]:
+def find_nearest(table: RealArray) -> tuple[Indices, RealArray]:
     """Find the nearest centres where the table is; what is found comes to the host."""
     labels = table.argmin(axis=1)  # of what is no number, where there is any
     divergences = _pick(table, labels)

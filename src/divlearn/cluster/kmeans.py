@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from divlearn.checks import check_count, check_number
+from divlearn.checks import RandomState, check_count, check_number
 from divlearn.cluster.base import CentroidModel, Measure, Nearest, Run, Starts, best_of, check_init
 from divlearn.cluster.clusters import nearest_block
 from divlearn.cluster.lloyd import run_lloyd
@@ -49,7 +49,7 @@ class _KMeans(CentroidModel):
         n_init: int = 4,
         max_iter: int = 100,
         tol: float = 1e-3,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: RandomState = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
         regularize: str | float = "raise",
@@ -210,7 +210,7 @@ class ABKMeans(_KMeans):
         n_init: int = 4,
         max_iter: int = 100,
         tol: float = 1e-3,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: RandomState = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
         regularize: str | float = "raise",

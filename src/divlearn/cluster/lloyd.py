@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.checks import check_finite
 from divlearn.cluster import clusters
 from divlearn.cluster.base import Run, repeat
-from divlearn.cluster.clusters import HeldCloud, Labels, Members, Spectra
+from divlearn.cluster.clusters import HeldCloud, Members, Spectra
 from divlearn.cluster.rules import LearnedRule, Point, Rule
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
@@ -24,7 +24,7 @@ _PAPER_STEPS = 10
 _HISTORY = ("iteration", "block", "objective", "alpha", "beta", "kappa", "changed", "seconds")
 
 # The nearest centre of every matrix of a block, the divergence to it, and sums of these.
-Found = tuple[Labels, RealArray, tuple[RealArray, ...]]
+Found = tuple[Indices, RealArray, tuple[RealArray, ...]]
 
 
 class _State:

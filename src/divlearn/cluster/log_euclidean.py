@@ -9,7 +9,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics.pairwise import euclidean_distances
 
 from divlearn.arrays import RealArray
-from divlearn.checks import check_count
+from divlearn.checks import RandomState, check_count
 from divlearn.cluster.base import CentroidModel, Measure, check_centers
 from divlearn.divergence import LOG_EUCLIDEAN
 from divlearn.engines import Engine
@@ -64,7 +64,7 @@ class LogEuclideanKMeans(CentroidModel):
         n_init: int = 4,
         max_iter: int = 300,
         tol: float = 1e-4,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: RandomState = None,
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:

@@ -13,10 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import RealArray
-from divlearn.checks import check_count
+from divlearn.arrays import Indices, RealArray
+from divlearn.checks import RandomState, check_count
 from divlearn.cluster.base import Run, check_init
-from divlearn.cluster.clusters import Labels
 from divlearn.cluster.comparison import MemberFit, compare_members, count_parameters, describe
 from divlearn.cluster.em import EM, Mixture, log_joint
 from divlearn.cluster.moves import fit_mixture
@@ -137,7 +136,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         init: str | ArrayLike = "tangent",
         n_init: int = 1,
         max_iter: int = 200,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: RandomState = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
         regularize: str | float = "raise",
@@ -186,7 +185,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
 
     def fit_predict(
         self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None
-    ) -> Labels:
+    ) -> Indices:
         """Fit the mixture; return the most likely components, shape (n_matrices,)."""
         return self.fit(X, y, sample_weight).predict(X)
 
@@ -235,7 +234,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         """Compute the mean log-density of matrices, shape (n_matrices, d, d)."""
         return float(self.score_samples(X).mean())
 
-    def predict(self, X: ArrayLike) -> Labels:
+    def predict(self, X: ArrayLike) -> Indices:
         """Find the most likely component of each matrix, shape (n_matrices,)."""
         return self._map(X, partial(np.argmax, axis=1))
 
@@ -267,7 +266,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         """Describe the fitted distribution, and compare it with the named ones; see `compare`."""
         return describe(self.compare(X))
 
-    def sample(self, n_samples: int = 1) -> tuple[RealArray, Labels]:
+    def sample(self, n_samples: int = 1) -> tuple[RealArray, Indices]:
         """Draw matrices (n_samples, d, d), and the components they come from, ascending.
 
         See `divlearn.likelihood.sample_family`.

@@ -7,7 +7,8 @@ import numpy as np
 from sklearn.base import clone
 
 from divlearn.arrays import RealArray
-from divlearn.fitting.folds import fit_grouped
+from divlearn.checks import RandomState
+from divlearn.fitting.folds import Splitter, fit_grouped
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training
 
 _LEAST = 1e-12  # of a probability
@@ -55,8 +56,8 @@ class CalibratedClassifier(HeldOutClassifier[tuple[()]]):
         self,
         estimator: Any,
         *,
-        cv: Any = 4,
-        random_state: int | np.random.RandomState | None = None,
+        cv: Splitter = 4,
+        random_state: RandomState = None,
         regularize: str | float = "raise",
     ) -> None:
         self.estimator, self.cv = estimator, cv

@@ -11,12 +11,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.checks import is_number
+from divlearn.checks import ClassWeight, RandomState, is_number
 from divlearn.committee.calibrated import CalibratedClassifier
 from divlearn.committee.weights import count_samples, find_simple, fit_weights, floored
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
+from divlearn.fitting.folds import Splitter
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import check_labelled, check_new
 from divlearn.fitting.progress import say, tell
@@ -121,9 +122,9 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         members: Sequence[str | tuple[str, Any]] = MEMBERS,
         *,
         time_limit: float | None = None,
-        cv: Any = 4,
-        class_weight: Any = None,
-        random_state: int | np.random.RandomState | None = None,
+        cv: Splitter = 4,
+        class_weight: ClassWeight = None,
+        random_state: RandomState = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
         regularize: str | float = "raise",
@@ -274,12 +275,14 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     def _weigh(self, training: Training) -> None:
         """Weight the members; held-out averages have weights from the other folds."""
         data, tested = training.data, training.tested
-        said = np.stack([one.oof_proba_[data.kept[tested]] for one in self.members_.values()])
-        said, codes = floored(said), data.codes[tested]
+        members, codes = self.members_.values(), data.codes[tested]
+        said = floored(np.stack([one.oof_proba_[data.kept[tested]] for one in members]))
+        # Members are weighed as they will predict, with all folds for their choice.
+        final = np.stack([one._optimistic_proba[data.kept[tested]] for one in members])
         groups = data.kept_groups
         units = np.unique(tested if groups is None else groups[tested], return_inverse=True)[1]
         counts = count_samples(data.weights[tested], units)
-        found = fit_weights(said, codes, counts)
+        found = fit_weights(final, codes, counts)
         self.weights_ = dict(zip(self.members_, found.tolist(), strict=True))
         average = np.empty(said.shape[1:])
         for _, held in training.folds:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedShuffleSplit
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import check_count, check_sortable
 from divlearn.spd import check_spd
 
@@ -73,7 +73,7 @@ class Dataset:
     series: Sequence[Any] | NDArray[Any] | None = None
     descriptor: Any = None
     official_splits: tuple[Split, ...] = ()
-    groups: NDArray[Any] | None = None
+    groups: Labels | None = None
     notes: tuple[str, ...] = ()
     stored: RealArray | None = None
     files: NDArray[Any] | None = None

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from divlearn.arrays import Labels
 from divlearn.checks import check_count, import_extra
 from divlearn.datasets.dataset import NOT_STATED, Dataset, of_checked
 from divlearn.descriptors.gaussian import GaussianEmbedding
@@ -97,7 +97,7 @@ def load_spd(
 
 
 def from_file(
-    found: SPDFile, name: str, groups: NDArray[Any] | None, notes: tuple[str, ...] = ()
+    found: SPDFile, name: str, groups: Labels | None, notes: tuple[str, ...] = ()
 ) -> Dataset:
     """Make the content of a file, whose matrices were checked, a data set."""
     return of_checked(

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from divlearn.arrays import Indices, IntArray, RealArray, as_real, to_host
+from divlearn.arrays import DeviceArray, Indices, IntArray, RealArray, as_real, to_host
 from divlearn.checks import check_count
 from divlearn.engines.parameters import Parameters
 from divlearn.geometry import logm
@@ -394,7 +394,7 @@ class Engine(ABC):
     ) -> Trace:
         """Do what `encode` does; an engine with room for it keeps what gradients need, too."""
 
-        def pull(cotangent: RealArray, parameters: bool) -> Any:
+        def pull(cotangent: RealArray, parameters: bool) -> DeviceArray:
             back = self.pullback(data, atoms, alpha, beta, cotangent, parameters=parameters)
             return back.whitened, back.alpha, back.beta
 

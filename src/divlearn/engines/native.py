@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import IntArray, RealArray
+from divlearn.arrays import DeviceArray, IntArray, RealArray
 from divlearn.engines.base import Engine, Prepared, Pullback, add_part
 from divlearn.engines.packing import NativeAtoms, NativeData, _native, instruction_sets, pack
 from divlearn.engines.parameters import (
@@ -65,7 +65,7 @@ class NativeEngine(Engine):
     def n_threads(self) -> int:
         return self.given_threads or available_threads(_native.max_threads)
 
-    def prepare(self, X: Any) -> Prepared:
+    def prepare(self, X: DeviceArray) -> Prepared:
         prepared = super().prepare(X)
         if isinstance(prepared, NativeData) and prepared.instruction_set != self.instruction_set:
             return self._prepare(prepared.working, prepared.order)
@@ -311,7 +311,7 @@ class NativeEngine(Engine):
         return logs
 
     def _run(
-        self, kernel: Callable[..., int], data: NativeData, atoms: NativeAtoms, *arrays: Any
+        self, kernel: Callable[..., int], data: NativeData, atoms: NativeAtoms, *arrays: DeviceArray
     ) -> NDArray[np.uint8] | None:
         """Call a kernel; return its marks of (group, atom) without an answer, None if all have."""
         n = len(atoms.original)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from divlearn.arrays import Indices, IntArray, RealArray
+from divlearn.arrays import DeviceArray, Indices, IntArray, RealArray
 from divlearn.engines.base import Prepared, Pullback
 from divlearn.engines.parameters import Extremes
 from divlearn.engines.pencil import congruence, no_factor
@@ -52,7 +52,7 @@ class NativeData(Prepared):
     def extremes(self) -> Extremes:
         return float(self.spread.max()), float(self.exponent.min()), float(self.exponent.max())
 
-    def arrays(self) -> Any:
+    def arrays(self) -> DeviceArray:
         return _native.DataArrays(
             self.n_matrices,
             self.d,
@@ -147,7 +147,7 @@ class NativeAtoms:
     def chosen(self, index: Indices) -> NativeAtoms:
         return self if len(index) == len(self.original) else NativeAtoms(self.original[index])
 
-    def arrays(self) -> Any:
+    def arrays(self) -> DeviceArray:
         return _native.AtomArrays(
             len(self.original),
             self.whitener,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from divlearn import tolerances
-from divlearn.arrays import Indices, RealArray, as_real, beside
+from divlearn.arrays import DeviceArray, Indices, RealArray, as_real, beside
 
 _EPS = float(np.finfo(np.float64).eps)
 _ROUTES = np.array(["spectrum", "trace", "inverse trace", "logdet"])
@@ -56,7 +55,7 @@ class Parameters:
         columns = range(self.alpha.shape[1])
         return [self._part((slice(None), slice(j, j + 1)), (1,)) for j in columns]
 
-    def _part(self, index: Any, pairs: tuple[int, ...]) -> Parameters:
+    def _part(self, index: DeviceArray, pairs: tuple[int, ...]) -> Parameters:
         some = copy(self)  # which checks nothing again
         some.alpha, some.beta = self.alpha[index], self.beta[index]
         some._turned, some.shape = self._turned[index], (len(some.alpha), *pairs)
@@ -81,7 +80,7 @@ def value_routes(parameters: Parameters) -> NDArray[np.str_]:
 
 
 def gradient_routes(
-    parameters: Parameters, extremes: Extremes, atoms: Any, condition_limit: float
+    parameters: Parameters, extremes: Extremes, atoms: DeviceArray, condition_limit: float
 ) -> NDArray[np.str_]:
     """How each atom's gradient is found; without eigenvectors where that is accurate."""
     spread, low, high = extremes
@@ -94,7 +93,7 @@ def gradient_routes(
     return np.where(np.where(routes == "logdet", small, extreme), "spectrum", routes)
 
 
-def traces_usable(extremes: Extremes, atoms: Any, condition_limit: float) -> bool:
+def traces_usable(extremes: Extremes, atoms: DeviceArray, condition_limit: float) -> bool:
     """Whether sizes and conditioning allow values by traces for all pairs."""
     spread, low, high = extremes
     low, high = min(low, atoms.exponent.min()), max(high, atoms.exponent.max())
@@ -104,7 +103,7 @@ def traces_usable(extremes: Extremes, atoms: Any, condition_limit: float) -> boo
 
 
 def one_by_one(
-    parameters: Parameters, extremes: Extremes, atoms: Any, condition_limit: float
+    parameters: Parameters, extremes: Extremes, atoms: DeviceArray, condition_limit: float
 ) -> list[Parameters]:
     """Split several pairs per atom where none needs a spectrum; else one pass serves them all."""
     several = parameters.alpha.shape[1] > 1

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import check_count
 from divlearn.files.columns import check_column, fits, read_column
 from divlearn.files.hdf5_files import find_hdf5, open_hdf5
@@ -27,9 +27,9 @@ MODEL_PAGE = "model.json"  # of the archives that `divlearn.save` writes
 @dataclass(frozen=True, eq=False)
 class SPDFile:
     matrices: RealArray
-    labels: NDArray[Any] | None
+    labels: Labels | None
     splits: tuple[Indices, Indices] | None  # training and test matrices
-    groups: NDArray[Any] | None
+    groups: Labels | None
     files: NDArray[Any] | None  # that the matrices were made from
     group_names: tuple[str, ...]  # arrays that look like groups, where none were asked for
 

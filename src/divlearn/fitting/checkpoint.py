@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils import check_random_state
 
+from divlearn.checks import RandomState
 from divlearn.engines import get_engine
 from divlearn.engines.dask import as_dask
 from divlearn.fitting.interrupts import is_interrupted
@@ -93,7 +94,7 @@ def stage(name: str, compute: Callable[[], _T], random: np.random.RandomState | 
     return compute() if checkpoint is None else checkpoint.stage(name, compute, random)
 
 
-def draw_seed(random_state: int | np.random.RandomState | None) -> int:
+def draw_seed(random_state: RandomState) -> int:
     """Draw a seed; after a kill, the one that was drawn before."""
     return stage(
         "seed", lambda: int(check_random_state(random_state).randint(np.iinfo(np.int32).max))

@@ -1,8 +1,8 @@
 """Folds: the one place that decides what is held out."""
 
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,23 +13,31 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import column_or_1d, has_fit_parameter
 
-from divlearn.arrays import Indices
-from divlearn.checks import check_sortable
+from divlearn.arrays import Indices, Labels
+from divlearn.checks import RandomState, check_sortable
 
 Fold = tuple[Indices, Indices]
 Folds = Sequence[Fold]
 
+
+class _Splits(Protocol):
+    """A splitter, as scikit-learn has them."""
+
+    def split(self, X: ArrayLike, y: Any, groups: Any) -> Iterator[Fold]: ...
+
+
+Splitter = int | _Splits | Iterable[Fold] | None
 _DRAWS = 10  # of folds of groups, until every class is in every training part
 
 
 def make_folds(
-    cv: Any,
+    cv: Splitter,
     n_matrices: int,
-    y: NDArray[Any] | None = None,
+    y: Labels | None = None,
     groups: ArrayLike | None = None,
     *,
     kept: Indices | None = None,
-    random_state: Any = None,
+    random_state: RandomState = None,
     classes: bool = True,
 ) -> list[Fold]:
     """Split matrices into training and held-out parts, of positions within ``kept``."""
@@ -46,7 +54,7 @@ def make_folds(
             together = None if known is None else known[rows]
             return _draw(int(cv), len(rows), labels, together, check_random_state(random_state))
         cv = int(cv)
-    if isinstance(cv, bool | int | str | float) or cv is None:
+    if cv is None or isinstance(cv, int | float | str):
         raise ValueError(f"cv={cv!r} must be an integer >= 2, a splitter or pairs of indices")
     splits = selection.check_cv(cv).split(np.zeros(n_matrices), y, known)
     folds = _translate(splits, n_matrices, rows)
@@ -62,8 +70,8 @@ def make_folds(
 def _draw(
     n_splits: int,
     n_matrices: int,
-    y: NDArray[Any] | None,
-    groups: NDArray[Any] | None,
+    y: Labels | None,
+    groups: Labels | None,
     rng: np.random.RandomState,
 ) -> list[Fold]:
     if groups is not None and len(np.unique(groups)) < 2:
@@ -100,9 +108,7 @@ def _hold_out(parts: Sequence[Indices], n_matrices: int) -> list[Fold]:
     return [(np.setdiff1d(everything, held), held) for held in parts if len(held)]
 
 
-def _can_be_held_out(
-    n_matrices: int, y: NDArray[Any] | None, groups: NDArray[Any] | None
-) -> NDArray[np.bool_]:
+def _can_be_held_out(n_matrices: int, y: Labels | None, groups: Labels | None) -> NDArray[np.bool_]:
     """Tell which matrices leave every class with others: not the only ones, nor the only group."""
     if y is None:
         return np.ones(n_matrices, dtype=bool)
@@ -128,7 +134,7 @@ def _translate(splits: Any, n_matrices: int, rows: Indices) -> list[Fold]:
     return folds
 
 
-def _find_missing(folds: Folds, y: NDArray[Any] | None) -> Any:
+def _find_missing(folds: Folds, y: Labels | None) -> Any:
     if y is None:
         return None
     for train, _ in folds:
@@ -150,7 +156,7 @@ def check_groups(groups: ArrayLike | None, n_matrices: int) -> NDArray[Any] | No
     return known
 
 
-def count_groups(codes: Indices, groups: NDArray[Any] | None) -> Indices:
+def count_groups(codes: Indices, groups: Labels | None) -> Indices:
     """Count the groups of every class, or its matrices where there are none."""
     if groups is None:
         return np.bincount(codes)
@@ -161,8 +167,8 @@ def count_groups(codes: Indices, groups: NDArray[Any] | None) -> Indices:
 def fit_grouped(
     estimator: Any,
     X: NDArray[Any],
-    y: NDArray[Any],
-    groups: NDArray[Any] | None,
+    y: Labels,
+    groups: Labels | None,
     sample_weight: NDArray[Any] | None = None,
 ) -> Any:
     """Fit an estimator, with groups and weights if it, its search or its last step takes them."""

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import Indices, RealArray
-from divlearn.fitting.folds import Fold, check_groups, count_groups, make_folds
+from divlearn.arrays import Indices, Labels, RealArray
+from divlearn.checks import ClassWeight, RandomState
+from divlearn.fitting.folds import Fold, Splitter, check_groups, count_groups, make_folds
 from divlearn.fitting.interrupts import user_call
 from divlearn.fitting.progress import narrated
 from divlearn.fitting.targets import check_labels, class_factors, keep_classes
@@ -100,11 +101,11 @@ class Labelled:
 
     matrices: RealArray
     codes: Indices  # indices of classes
-    classes: NDArray[Any]
+    classes: Labels
     weights: RealArray
     kept: Indices  # positions among the matrices that were given
-    y: NDArray[Any]  # labels of all that were given
-    groups: NDArray[Any] | None = None  # likewise
+    y: Labels  # labels of all that were given
+    groups: Labels | None = None  # likewise
 
     @property
     def kept_groups(self) -> NDArray[Any] | None:
@@ -120,7 +121,7 @@ class Labelled:
                 f"train on and one to test on; {fix}"
             )
 
-    def folds(self, cv: Any, random_state: Any) -> list[Fold]:
+    def folds(self, cv: Splitter, random_state: RandomState) -> list[Fold]:
         return make_folds(
             cv, len(self.y), self.y, self.groups, kept=self.kept, random_state=random_state
         )
@@ -137,7 +138,7 @@ def check_labelled(
     X: ArrayLike,
     y: ArrayLike | None,
     sample_weight: ArrayLike | None = None,
-    class_weight: Any = None,
+    class_weight: ClassWeight = None,
     groups: ArrayLike | None = None,
 ) -> Labelled:
     """Check what to learn from, and note its classes; `class_weight` multiplies weights.
@@ -155,7 +156,7 @@ def label(
     matrices: RealArray,
     y: ArrayLike | None,
     weights: RealArray,
-    class_weight: Any,
+    class_weight: ClassWeight,
     groups: ArrayLike | None = None,
 ) -> Labelled:
     """Check labels and groups of matrices and weights that were checked before."""

@@ -14,15 +14,15 @@ from sklearn.utils import assert_all_finite, check_array, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from divlearn.arrays import RealArray
-from divlearn.checks import check_sortable
+from divlearn.arrays import Labels, RealArray
+from divlearn.checks import ClassWeight, check_sortable
 
 _FEW = 20  # matrices, among which any number of classes is plausible
 
 
 def check_labels(y: ArrayLike | None, n_matrices: int, *, warn: bool = True) -> NDArray[Any]:
     """Return labels, one for every matrix; warn of a column, which is taken as labels."""
-    labels: NDArray[Any] = column_or_1d(require_targets(y), warn=warn)
+    labels: Labels = column_or_1d(require_targets(y), warn=warn)
     check_sortable(labels, "y")
     assert_all_finite(labels, input_name="y")
     check_rows(labels, n_matrices, "y")
@@ -57,7 +57,7 @@ def require_targets(y: ArrayLike | None) -> ArrayLike:
     return y
 
 
-def find_classes(labels: NDArray[Any]) -> NDArray[Any]:
+def find_classes(labels: Labels) -> NDArray[Any]:
     try:
         return np.unique(labels)
     except TypeError as error:
@@ -74,7 +74,7 @@ def join_classes(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
     return find_classes(np.concatenate([first, second]))
 
 
-def class_factors(class_weight: Any, classes: NDArray[Any], counts: NDArray[Any]) -> RealArray:
+def class_factors(class_weight: ClassWeight, classes: Labels, counts: NDArray[Any]) -> RealArray:
     """Return what the weights of the matrices of every class are multiplied by."""
     if isinstance(class_weight, str) and class_weight == "balanced":
         return counts.sum() / (len(classes) * counts)
@@ -84,9 +84,7 @@ def class_factors(class_weight: Any, classes: NDArray[Any], counts: NDArray[Any]
     return factors
 
 
-def keep_classes(
-    classes: NDArray[Any], counts: NDArray[Any], totals: NDArray[Any]
-) -> NDArray[np.bool_]:
+def keep_classes(classes: Labels, counts: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.bool_]:
     """Say which classes have a weight; raise unless two have."""
     kept = totals > 0
     if kept.sum() < 2:

@@ -11,6 +11,7 @@ from scipy.stats import rankdata
 from sklearn.base import BaseEstimator
 
 from divlearn.arrays import Indices, RealArray
+from divlearn.checks import ClassWeight, RandomState
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.calibration import (
     SCORES,
@@ -20,7 +21,7 @@ from divlearn.fitting.calibration import (
     calibrate_by,
     fit_temperature,
 )
-from divlearn.fitting.folds import Fold, Folds
+from divlearn.fitting.folds import Fold, Folds, Splitter
 from divlearn.fitting.labelled import (
     Labelled,
     MatrixClassifierMixin,
@@ -121,6 +122,7 @@ class Chosen(NamedTuple, Generic[_T]):
     rows: Indices  # that some fold holds out
     probabilities: RealArray  # of these rows
     decisions: RealArray  # likewise
+    optimistic: RealArray  # probabilities by the best and its calibration, which know the labels
 
 
 def choose(
@@ -130,7 +132,9 @@ def choose(
     folds, codes, weights = training.folds, training.data.codes, training.data.weights
     best = held_out.best(*grid)
     rows, decisions = average_held_out(held_out.decisions([best] * len(folds)), folds, len(codes))
-    calibration = calibrate(forms.all(decisions), codes[rows], weights[rows])
+    scores = forms.all(decisions)
+    calibration = calibrate(scores, codes[rows], weights[rows])
+    optimistic = np.exp(calibration.log_probabilities(scores))
     chosen = [held_out.best(*inner, without=number) for number in range(len(folds))]
     parts = held_out.decisions(chosen)
     probabilities = []
@@ -140,7 +144,8 @@ def choose(
         scores = forms.all(np.concatenate([own[:0], *others]))
         probabilities.append(calibrate_by(forms.all(own), scores, codes[place], weights[place]))
     rows, averaged = average_held_out(probabilities, folds, len(codes))
-    return Chosen(best, calibration, rows, averaged, average_held_out(parts, folds, len(codes))[1])
+    decisions = average_held_out(parts, folds, len(codes))[1]
+    return Chosen(best, calibration, rows, averaged, decisions, optimistic)
 
 
 def shares_of(rows: Sequence[Indices], weights: RealArray) -> RealArray:
@@ -191,16 +196,17 @@ class HeldOutClassifier(MatrixClassifierMixin, BaseEstimator, Generic[_T]):  # t
     _forms: ClassVar[Forms] = SCORES
     _criterion: ClassVar[str] = "likelihood"  # or "accuracy", of held-out matrices
 
-    cv: Any
+    cv: Splitter
     engine: str | Engine
-    random_state: Any
-    class_weight: Any
+    random_state: RandomState
+    class_weight: ClassWeight
     verbose: int = 0
     regularize: str | float
 
     best_params_: dict[str, Any]
     calibration_: tuple[int, float]  # form and temperature of a `Calibration`
     oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
+    _optimistic_proba: Annotated[RealArray, "n_matrices n_classes"]
     held_out_accuracy_: float
     best_score_: float
     message_: str
@@ -279,6 +285,7 @@ class HeldOutClassifier(MatrixClassifierMixin, BaseEstimator, Generic[_T]):  # t
         self.best_params_ = self._describe(first)
         self.calibration_ = self._forms.n_forms // 2, 1.0
         self.oof_proba_ = np.full((len(training.data.y), len(self.classes_)), np.nan)
+        self._optimistic_proba = self.oof_proba_
         self.held_out_accuracy_ = self.best_score_ = np.nan
         self.message_ = "no class has two matrices or groups, one to hold out; nothing was chosen"
         self.cv_results_ = {"params": [self.best_params_]}
@@ -317,6 +324,7 @@ class HeldOutClassifier(MatrixClassifierMixin, BaseEstimator, Generic[_T]):  # t
         form, temperature = chosen.calibration
         self.calibration_ = form, temperature
         self.oof_proba_ = data.spread(chosen.rows, chosen.probabilities)
+        self._optimistic_proba = data.spread(chosen.rows, chosen.optimistic)
         right = chosen.probabilities.argmax(axis=1) == data.codes[chosen.rows]
         self.held_out_accuracy_ = float(np.average(right, weights=data.weights[chosen.rows]))
         tried = [*grid.candidates, chosen.best, *grid.refine(chosen.best)]

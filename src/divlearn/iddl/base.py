@@ -10,9 +10,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from divlearn.arrays import Indices, RealArray, beside
-from divlearn.checks import check_number
+from divlearn.checks import RandomState, check_number
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import stage
+from divlearn.fitting.folds import Splitter
 from divlearn.fitting.interrupts import is_interrupted
 from divlearn.fitting.labelled import MatricesMixin
 from divlearn.fitting.progress import say, track
@@ -65,9 +66,9 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         *,
         divergence: Any = "line",
         recipe: Recipe | None = None,
-        cv: Any = 4,
+        cv: Splitter = 4,
         max_iter: int = 10,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: RandomState = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
         regularize: str | float = "raise",

@@ -9,9 +9,11 @@ from scipy.special import softmax
 from sklearn.base import clone
 
 from divlearn.arrays import RealArray
+from divlearn.checks import ClassWeight, RandomState
 from divlearn.engines import Engine
 from divlearn.fitting.calibration import calibrate, calibrate_by
 from divlearn.fitting.checkpoint import checkpointed, draw_seed
+from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, fit_method, label
 from divlearn.fitting.selection import average_held_out
 from divlearn.fitting.training import Training
@@ -105,6 +107,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
 
     temperature_: float
     oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
+    _optimistic_proba: Annotated[RealArray, "n_matrices n_classes"]
 
     def __init__(
         self,
@@ -113,10 +116,10 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         divergence: Any = "line",
         loss: str | Loss | type[Loss] = "auto",
         recipe: Recipe | None = None,
-        cv: Any = 4,
+        cv: Splitter = 4,
         max_iter: int = 10,
-        class_weight: Any = None,
-        random_state: int | np.random.RandomState | None = None,
+        class_weight: ClassWeight = None,
+        random_state: RandomState = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
         regularize: str | float = "raise",
@@ -259,6 +262,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         """Fit the temperature, and make probabilities of held-out scores."""
         self.classes_, self.temperature_ = data.classes, 1.0
         self.oof_proba_ = np.full((len(data.y), len(self.classes_)), np.nan)
+        self._optimistic_proba = self.oof_proba_
         rows = learned.choice.rows
         if not len(rows):
             return
@@ -272,7 +276,11 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
             parts.append(calibrate_by(scores[own], scores[others], codes[others], weights[others]))
             start = own.stop
         rows, probabilities = average_held_out(parts, task.folds, len(data.codes))
+        ends = np.cumsum([len(held) for _, held in task.folds])[:-1]
+        final = np.exp(known.log_probabilities(learned.choice.scores[..., None]))
+        optimistic = average_held_out(np.split(final, ends), task.folds, len(data.codes))[1]
         self.oof_proba_ = data.spread(rows, probabilities)
+        self._optimistic_proba = data.spread(rows, optimistic)
 
     def decision_function(self, X: ArrayLike) -> RealArray:
         """Compute calibrated scores, whose softmax is `predict_proba`.

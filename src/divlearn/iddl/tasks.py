@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 from sklearn.utils.validation import column_or_1d
 
-from divlearn.arrays import Indices, RealArray
-from divlearn.checks import check_finite
+from divlearn.arrays import Indices, Labels, RealArray
+from divlearn.checks import ClassWeight, check_finite
 from divlearn.engines import get_engine
 from divlearn.engines.cpu import cpu_engine
 from divlearn.engines.dask import as_dask
 from divlearn.fitting.calibration import fit_temperature
-from divlearn.fitting.folds import Folds, check_groups, make_folds
+from divlearn.fitting.folds import Folds, Splitter, check_groups, make_folds
 from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.targets import (
     check_labels,
@@ -131,7 +131,12 @@ def labelled_task(shards: Shards, data: Labelled, folds: Folds) -> Task:
 
 
 def sharded_classes_task(
-    shards: Shards, groups: Any, class_weight: Any, cv: Any, engine: Any, seeds: tuple[int, int]
+    shards: Shards,
+    groups: Any,
+    class_weight: ClassWeight,
+    cv: Splitter,
+    engine: Any,
+    seeds: tuple[int, int],
 ) -> tuple[Task, Labelled]:
     """Do the same for matrices out of memory; returns also the sample they are judged by."""
     _refuse_groups(groups)
@@ -160,14 +165,14 @@ def _classes(block: Block) -> NDArray[Any]:
     return find_classes(labels[block.weights > 0])
 
 
-def _codes(block: Block, classes: NDArray[Any]) -> tuple[Indices, NDArray[np.bool_]]:
+def _codes(block: Block, classes: Labels) -> tuple[Indices, NDArray[np.bool_]]:
     """Classes of the matrices, and which matrices are samples of one."""
     labels = column_or_1d(block.y)
     codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
     return codes, (classes[codes] == labels) & (block.weights > 0)
 
 
-def _class_sums(block: Block, classes: NDArray[Any]) -> tuple[RealArray, RealArray]:
+def _class_sums(block: Block, classes: Labels) -> tuple[RealArray, RealArray]:
     codes, seen = _codes(block, classes)
     counts = np.bincount(codes[seen], minlength=len(classes)).astype(float)
     totals: RealArray = np.bincount(codes[seen], block.weights[seen], len(classes)).astype(float)
@@ -175,7 +180,7 @@ def _class_sums(block: Block, classes: NDArray[Any]) -> tuple[RealArray, RealArr
 
 
 def _indicators(
-    block: Block, classes: NDArray[Any], factors: RealArray, total: float
+    block: Block, classes: Labels, factors: RealArray, total: float
 ) -> tuple[RealArray, RealArray]:
     codes, seen = _codes(block, classes)
     return np.eye(len(classes))[codes], np.where(seen, block.weights * factors[codes] / total, 0)
@@ -185,7 +190,7 @@ def _indicators(
 
 
 def numbers_task(
-    shards: Shards, groups: Any, cv: Any, engine: Any, seeds: tuple[int, int]
+    shards: Shards, groups: Any, cv: Splitter, engine: Any, seeds: tuple[int, int]
 ) -> tuple[Task, RealArray, RealArray, bool]:
     """Predict numbers: held-out scores are judged by their mean squared error.
 

@@ -10,8 +10,10 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.multiclass import type_of_target
 
 from divlearn.arrays import RealArray, to_host
+from divlearn.checks import RandomState
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import draw_seed
+from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import check_training, fit_method
 from divlearn.fitting.targets import check_labels, check_numbers
 from divlearn.iddl.base import IDDLBase
@@ -72,9 +74,9 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         divergence: Any = "line",
         loss: str | Loss | type[Loss] = "auto",
         recipe: Recipe | None = None,
-        cv: Any = 4,
+        cv: Splitter = 4,
         max_iter: int = 10,
-        random_state: int | np.random.RandomState | None = None,
+        random_state: RandomState = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
         regularize: str | float = "raise",

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from divlearn import tolerances
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import check_sortable
 from divlearn.datasets.dataset import find_copies
 from divlearn.judge.summarised import Summarised
@@ -196,7 +196,7 @@ def _examine_spread(matrices: NDArray[Any], condition: RealArray) -> list[Findin
     return findings
 
 
-def _examine_copies(matrices: NDArray[Any], labels: NDArray[Any] | None) -> list[Finding]:
+def _examine_copies(matrices: NDArray[Any], labels: Labels | None) -> list[Finding]:
     found: dict[bool, list[tuple[int, ...]]] = {True: [], False: []}  # by whether labels differ
     for rows in find_copies(matrices):
         found[labels is not None and len(set(labels[list(rows)].tolist())) > 1].append(rows)
@@ -219,7 +219,7 @@ def _examine_copies(matrices: NDArray[Any], labels: NDArray[Any] | None) -> list
     ]
 
 
-def _examine_classes(labels: NDArray[Any], names: NDArray[Any], counts: Indices) -> list[Finding]:
+def _examine_classes(labels: Labels, names: NDArray[Any], counts: Indices) -> list[Finding]:
     if len(names) == 1:
         text, advice = f"all are of class {names[0]}", "pass more classes, or no labels"
         return [_make("one class", np.arange(len(labels)), text, advice)]

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.metrics import confusion_matrix
 
-from divlearn.arrays import Indices
+from divlearn.arrays import Indices, Labels
 from divlearn.descriptors import Regularize
-from divlearn.fitting.folds import Fold, Folds, fit_grouped
+from divlearn.fitting.folds import Fold, Folds, Splitter, fit_grouped
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import Labelled, label
 from divlearn.fitting.progress import narrated, tell
@@ -65,7 +65,7 @@ class Evaluation(Summarised):
         Only different groups are independent; standard errors and p-values account for it.
     """
 
-    classes: NDArray[Any]
+    classes: Labels
     codes: Indices
     predictions: dict[str, Indices]
     seconds: dict[str, float]
@@ -161,7 +161,7 @@ def evaluate(
     y: ArrayLike,
     classifiers: Mapping[str, Any] | None = None,
     *,
-    cv: Any = 5,
+    cv: Splitter = 5,
     groups: ArrayLike | None = None,
     random_state: int | None = 0,
     regularize: str | float = "raise",
@@ -266,7 +266,7 @@ class HeldOut(NamedTuple):
         return float((self.codes == self.predicted).mean())
 
 
-def held_out_predictions(model: Any, y: NDArray[Any]) -> HeldOut | None:
+def held_out_predictions(model: Any, y: Labels) -> HeldOut | None:
     """Return what a classifier fitted to labels y predicted for held-out matrices, if any."""
     proba = getattr(model, "oof_proba_", None)
     rows = np.flatnonzero([] if proba is None else np.isfinite(proba).all(axis=1))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.checks import check_count
+from divlearn.checks import RandomState, check_count
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import count_groups, make_folds
 from divlearn.fitting.interrupts import stoppable
@@ -34,7 +34,7 @@ def which_divergence(
     alphas: ArrayLike | None = None,
     betas: ArrayLike | None = None,
     engine: str | Engine = "auto",
-    random_state: int | np.random.RandomState | None = None,
+    random_state: RandomState = None,
     regularize: str | float = "raise",
     verbose: int = 0,
 ) -> WhichDivergence:
@@ -124,7 +124,7 @@ def _assign_folds(
     codes: Indices,
     groups: Indices | None,
     cv: int,
-    random_state: int | np.random.RandomState | None,
+    random_state: RandomState,
 ) -> Indices:
     if groups is not None and count_groups(codes, groups).min() < 2:
         raise ValueError(

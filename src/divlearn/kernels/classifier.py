@@ -3,14 +3,16 @@
 from collections.abc import Callable, Sequence
 from itertools import product
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.svm import SVC
 
 from divlearn.arrays import RealArray, as_axis
+from divlearn.checks import ClassWeight, RandomState
 from divlearn.engines import Engine
+from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import check_new
 from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.training import Chosen, Grid, HeldOutClassifier, Training
@@ -136,9 +138,9 @@ class DivergenceKernelClassifier(HeldOutClassifier[Candidate]):
         scales: ArrayLike = (0.25, 0.5, 1.0, 2.0, 4.0),
         C: ArrayLike = (1.0, 10.0, 100.0),
         *,
-        cv: Any = 4,
-        class_weight: dict[Any, float] | str | None = None,
-        random_state: Any = None,
+        cv: Splitter = 4,
+        class_weight: ClassWeight = None,
+        random_state: RandomState = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
         regularize: str | float = "raise",
@@ -160,7 +162,7 @@ class DivergenceKernelClassifier(HeldOutClassifier[Candidate]):
         points = _check_points(self.alphas, self.betas)
         known = shared_tables(training, points)
         copies = tables.find_copies(data.matrices)
-        middle = Cs[(len(Cs) - 1) // 2]
+        middle = Cs[len(Cs) // 2]
         candidates = []
         for point in points:
             unit = tables.median_scale(known[point], copies, data.weights)

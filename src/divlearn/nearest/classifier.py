@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from itertools import product
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from divlearn.arrays import Indices, RealArray
+from divlearn.checks import RandomState
 from divlearn.divergence import LOG_EUCLIDEAN, ABDivergence, Divergence, get_member
 from divlearn.engines import Engine, get_engine
+from divlearn.fitting.folds import Splitter
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training
 from divlearn.kernels.classifier import POINTS, shared_tables
 from divlearn.kernels.tables import symmetric_table
@@ -65,8 +67,8 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
     def __init__(
         self,
         *,
-        cv: Any = 4,
-        random_state: int | np.random.RandomState | None = None,
+        cv: Splitter = 4,
+        random_state: RandomState = None,
         engine: str | Engine = "auto",
         regularize: str | float = "raise",
     ) -> None:

@@ -13,10 +13,12 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
+from divlearn.checks import RandomState
 from divlearn.divergence import ABDivergence, Divergence, DivergenceLike, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.calibration import fit_temperature
+from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import Labelled, check_labelled
 from divlearn.fitting.training import Training
 from divlearn.geometry import geodesic
@@ -105,6 +107,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     weights_: Annotated[RealArray, "n_divergences"]
     cv_results_: dict[str, Any]
     oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
+    _optimistic_proba: Annotated[RealArray, "n_matrices n_classes"]
     _field: list[Divergence]
     _filter: Filter | None
 
@@ -114,8 +117,8 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         engine: str | Engine = "auto",
         *,
         filtering: bool = False,
-        cv: Any = 4,
-        random_state: int | np.random.RandomState | None = None,
+        cv: Splitter = 4,
+        random_state: RandomState = None,
         regularize: str | float = "raise",
     ) -> None:
         self.divergence, self.engine, self.filtering = divergence, engine, filtering
@@ -176,6 +179,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         search = MeanSearch(training, rough, filtering=self.filtering)
         chosen, self.cv_results_ = search.choose()
         self.oof_proba_ = data.spread(chosen.rows, chosen.probabilities)
+        self._optimistic_proba = data.spread(chosen.rows, chosen.optimistic)
         divergence = CANDIDATES[chosen.best]
         self._field, self.weights_ = [divergence], np.ones(1)
         self.scale_ = 1 / (search.unit(chosen.best) * chosen.calibration.temperature)

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
-from divlearn.arrays import Indices
+from divlearn.arrays import Indices, Labels
 from divlearn.cluster.agreement import p_agreement
 from divlearn.judge.significance import SIGNIFICANT
 from divlearn.report.figures import curves_section, matrices_section
@@ -20,8 +19,8 @@ _MOST_CLASSES = 30  # columns of a table
 
 def say_clusters(
     labels: Indices,
-    classes: NDArray[Any] | None = None,
-    groups: NDArray[Any] | None = None,
+    classes: Labels | None = None,
+    groups: Labels | None = None,
     stability: float = math.nan,
 ) -> str:
     """Say how well clusters agree with classes, or else with clusters of halves of the matrices."""
@@ -52,12 +51,12 @@ def say_clusters(
 def cluster_page(
     model: Any,
     labels: Indices,
-    classes: NDArray[Any] | None,
+    classes: Labels | None,
     agreement: Mapping[str, float],
     summary: str,
     bics: Mapping[int, float] | None = None,
     *,
-    groups: NDArray[Any] | None = None,
+    groups: Labels | None = None,
     stability: float = math.nan,
 ) -> Page:
     """Make the page of clusters: centres, progress, and agreement with classes.
@@ -117,7 +116,7 @@ def cluster_page(
     return Page("Clusters", sentence, sections, detail=summary)
 
 
-def _cross_table(labels: Indices, classes: NDArray[Any], n_clusters: int) -> Section:
+def _cross_table(labels: Indices, classes: Labels, n_clusters: int) -> Section:
     names, codes = np.unique(classes, return_inverse=True)
     counts = np.zeros((n_clusters, len(names)), dtype=np.intp)
     np.add.at(counts, (labels, codes), 1)

@@ -3,10 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Labels, RealArray
 from divlearn.divergence import ABDivergence, pairwise_abld
 from divlearn.fitting.folds import count_groups
 from divlearn.iddl import IDDLClassifier
@@ -26,9 +25,7 @@ _MOST_POINTS = 600
 _FOLDS = 4
 
 
-def classifier_page(
-    model: Any, X: RealArray, y: NDArray[Any], groups: NDArray[Any] | None = None
-) -> Page:
+def classifier_page(model: Any, X: RealArray, y: Labels, groups: Labels | None = None) -> Page:
     """Make the page of a fitted classifier.
 
     Parameters
@@ -82,7 +79,7 @@ def classifier_page(
     return Page("Fitted classifier", sentence, sections, detail=detail)
 
 
-def _say_accuracy(name: str, held_out: HeldOut, groups: NDArray[Any] | None) -> str:
+def _say_accuracy(name: str, held_out: HeldOut, groups: Labels | None) -> str:
     right = held_out.predicted == held_out.codes
     together = None if groups is None else np.unique(groups[held_out.rows], return_inverse=True)[1]
     p_value = p_above_chance(right, held_out.codes, together)
@@ -175,9 +172,7 @@ def _members(model: Any) -> Section:
     )
 
 
-def map_training_data(
-    X: RealArray, y: NDArray[Any], groups: NDArray[Any] | None = None
-) -> PlaneMap | None:
+def map_training_data(X: RealArray, y: Labels, groups: Labels | None = None) -> PlaneMap | None:
     """Map the plane for training data, or a sample of it; None without two classes of two."""
     order = np.random.RandomState(0).permutation(len(X))[:_MOST_MAPPED]
     codes = np.unique(y[order], return_inverse=True)[1]
@@ -191,10 +186,10 @@ def map_training_data(
 def compare_with_baselines(
     name: str,
     held_out: HeldOut,
-    classes: NDArray[Any],
+    classes: Labels,
     X: RealArray,
-    y: NDArray[Any],
-    groups: NDArray[Any] | None = None,
+    y: Labels,
+    groups: Labels | None = None,
 ) -> Section | None:
     """Show where a model and baselines disagree; None if classes are too small, or data large."""
     smallest = int(count_groups(np.searchsorted(classes, y), groups).min())

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from divlearn.arrays import IntArray, RealArray
+from divlearn.arrays import IntArray, Labels, RealArray
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.targets import locate_errors, require_targets
 from divlearn.models.storage import fingerprint
@@ -43,7 +43,7 @@ class Block:
     number: int
     data: Prepared
     choice: EngineChoice
-    y: NDArray[Any] | None
+    y: Labels | None
     weights: RealArray  # one each where none were given; their mean over all blocks is one
     host: RealArray | None = None  # checked matrices, where the engine keeps its own on a device
     # Parts that `take` prepared, for matrices in memory.
@@ -128,7 +128,7 @@ def make_block(number: int, source: Source, choice: EngineChoice, *, check: bool
 
 
 def block_in_memory(
-    engine: Engine, matrices: RealArray, y: NDArray[Any] | None, weights: RealArray
+    engine: Engine, matrices: RealArray, y: Labels | None, weights: RealArray
 ) -> Block:
     """Make one block of checked matrices in memory."""
     data = engine.keep(Prepared.checked(matrices))

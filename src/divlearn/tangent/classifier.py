@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -11,8 +11,10 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
 
 from divlearn.arrays import Indices, RealArray
+from divlearn.checks import ClassWeight, RandomState
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.calibration import SCORES, Forms
+from divlearn.fitting.folds import Splitter
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training, near_the_middle
 from divlearn.geometry import invsqrtm
 from divlearn.kernels.machines import COUPLED, fit_svc
@@ -92,9 +94,9 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
         model: str = "lda",
         *,
         at: str = "mean",
-        cv: Any = 4,
-        class_weight: Any = None,
-        random_state: int | np.random.RandomState | None = None,
+        cv: Splitter = 4,
+        class_weight: ClassWeight = None,
+        random_state: RandomState = None,
         engine: str | Engine = "auto",
         regularize: str | float = "raise",
     ) -> None:

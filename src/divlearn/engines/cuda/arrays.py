@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
+from divlearn.arrays import DeviceArray
+
 
 class _CuPy:
     """CuPy, which the package is whole without."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> DeviceArray:
         if name.startswith("__"):  # asked by whoever inspects modules
             raise AttributeError(name)
         value = getattr(import_module("cupy"), name)
@@ -23,7 +25,7 @@ class _CuPy:
 cp: Any = _CuPy()
 
 
-def kind_of(array: Any) -> str:
+def kind_of(array: DeviceArray) -> str:
     """Whose array it is: "cupy" or "torch" on a GPU, "numpy" for anything else."""
     package = type(array).__module__.partition(".")[0]
     if package == "cupy":
@@ -31,14 +33,14 @@ def kind_of(array: Any) -> str:
     return "torch" if package == "torch" and array.is_cuda else "numpy"
 
 
-def as_cupy(array: Any) -> Any:
+def as_cupy(array: DeviceArray) -> DeviceArray:
     """View an array on the current device; send it there if it is elsewhere."""
     if kind_of(array) == "torch":
         return cp.from_dlpack(array.detach())
     return cp.asarray(array)
 
 
-def as_numpy(array: Any) -> Any:
+def as_numpy(array: DeviceArray) -> DeviceArray:
     """Bring an array to the host; what is there already stays as it is."""
     kind = kind_of(array)
     if kind == "torch":
@@ -46,7 +48,7 @@ def as_numpy(array: Any) -> Any:
     return cp.asnumpy(array) if kind == "cupy" else array
 
 
-def as_kind(array: Any, kind: str) -> Any:
+def as_kind(array: DeviceArray, kind: str) -> DeviceArray:
     if array is None or kind == "cupy":
         return array
     if kind == "numpy":
@@ -57,7 +59,7 @@ def as_kind(array: Any, kind: str) -> Any:
 
 
 @contextmanager
-def current(array: Any) -> Iterator[None]:
+def current(array: DeviceArray) -> Iterator[None]:
     """Work on the device of an array; if it is a torch tensor, on torch's stream too."""
     kind = kind_of(array)
     if kind == "numpy":
@@ -73,7 +75,7 @@ def current(array: Any) -> Iterator[None]:
             yield
 
 
-def _shared_stream(stream: Any) -> Any:
+def _shared_stream(stream: Any) -> DeviceArray:
     if hasattr(cp.cuda.Stream, "from_external") and hasattr(stream, "__cuda_stream__"):
         return cp.cuda.Stream.from_external(stream)
     with warnings.catch_warnings():  # deprecated where torch is too old for the new way

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn import tolerances
-from divlearn.arrays import IntArray, RealArray, as_real
+from divlearn.arrays import DeviceArray, IntArray, RealArray, as_real
 from divlearn.engines.base import Prepared, check_cotangent_shape, permute
 from divlearn.engines.cuda.arrays import as_cupy, cp, kind_of
 from divlearn.engines.cuda.kernels import Layout, kernels_for, largest_dimension
@@ -25,7 +25,7 @@ _INVERTING_BLOCKS = 4096
 _NO_FAILURE = np.iinfo(np.int64).max
 
 
-def _prepared(kernel: str, matrices: Any, *leading: Any) -> Any:
+def _prepared(kernel: str, matrices: DeviceArray, *leading: Any) -> DeviceArray:
     """Run one of the preparing kernels; return exponents, log-determinants and spreads, (3, n)."""
     n, d = matrices.shape[:2]
     kernels = kernels_for(d)
@@ -40,7 +40,7 @@ def _prepared(kernel: str, matrices: Any, *leading: Any) -> Any:
     return found
 
 
-def _prepared_inverses(matrices: Any, *, of_atoms: bool) -> tuple[Any, Any]:
+def _prepared_inverses(matrices: DeviceArray, *, of_atoms: bool) -> tuple[DeviceArray, DeviceArray]:
     """Return factors of inverse pencils, and by how many eps factorizing moved eigenvalues."""
     n, d = matrices.shape[:2]
     kernels = kernels_for(d)
@@ -61,7 +61,7 @@ def _prepared_inverses(matrices: Any, *, of_atoms: bool) -> tuple[Any, Any]:
     return factors, errors
 
 
-def factors_from(factors: Any, row: int, d: int) -> Any:
+def factors_from(factors: DeviceArray, row: int, d: int) -> DeviceArray:
     """Return factors of data from a matrix on; small ones are stored entry by entry."""
     return factors[row if d <= 8 else row * kernels_for(d).layout.factor :]
 
@@ -72,15 +72,17 @@ class Block:
 
     start: int  # index of the first matrix
     count: int  # matrices among whose factors those of the block are
-    matrices: Any  # (n, d, d), float64
-    factors: Any  # flat: Cholesky factors, scaled by 2^-exponent, in the order of fragments.cuh
-    exponents: Any  # (n,)
-    logdets: Any  # (n,), of the scaled matrices
-    spreads: Any  # (n,)
+    matrices: DeviceArray  # (n, d, d), float64
+    factors: (
+        DeviceArray  # flat: Cholesky factors, scaled by 2^-exponent, in the order of fragments.cuh
+    )
+    exponents: DeviceArray  # (n,)
+    logdets: DeviceArray  # (n,), of the scaled matrices
+    spreads: DeviceArray  # (n,)
     kept: dict[str, Any] = field(default_factory=dict)  # what routes compute once
 
     @classmethod
-    def of(cls, start: int, matrices: Any) -> Block:
+    def of(cls, start: int, matrices: DeviceArray) -> Block:
         """Send matrices to the device, if they are not there, and factor them."""
         device = cp.ascontiguousarray(cp.asarray(matrices), np.float64)
         n, d = device.shape[:2]
@@ -104,7 +106,7 @@ class Block:
         )
 
     @cached_property
-    def inverses(self) -> tuple[Any, Any]:
+    def inverses(self) -> tuple[DeviceArray, DeviceArray]:
         return _prepared_inverses(self.matrices, of_atoms=False)
 
     @cached_property
@@ -123,7 +125,7 @@ class CudaData(Prepared):
     kind: str = "numpy"  # or "cupy" or "torch", of the data and of every result
 
     @classmethod
-    def of(cls, matrices: Any, order: IntArray | None, kind: str = "numpy") -> CudaData:
+    def of(cls, matrices: DeviceArray, order: IntArray | None, kind: str = "numpy") -> CudaData:
         """Prepare checked matrices, a NumPy or a CuPy array, in an order of the variables."""
         on_device = kind_of(matrices) != "numpy"
         resident = Block.of(0, matrices) if on_device or fits(matrices.shape) else None
@@ -142,7 +144,7 @@ class CudaData(Prepared):
         return host if self.order is None else permute(host, np.argsort(self.order))
 
     @property
-    def there(self) -> Any:
+    def there(self) -> DeviceArray:
         if self.kind == "numpy" or self.order is None:
             return self.matrices if self.kind == "numpy" else self.working
         return permute_on_device(self.working, np.argsort(self.order))
@@ -185,7 +187,7 @@ class _Uploads:
         if sent is not None:
             yield self._received(sent)
 
-    def _send(self, array: Any) -> tuple[Any, Any]:
+    def _send(self, array: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
         turn, self.turn = self.turn, 1 - self.turn
         if self.events[turn] is not None:  # the copy before the last has left the buffer
             self.events[turn].synchronize()
@@ -198,7 +200,7 @@ class _Uploads:
         self.events[turn] = self.stream.record()
         return target, self.events[turn]
 
-    def _received(self, sent: tuple[Any, Any]) -> Any:
+    def _received(self, sent: tuple[DeviceArray, DeviceArray]) -> DeviceArray:
         array, event = sent
         cp.cuda.get_current_stream().wait_event(event)
         return array
@@ -207,7 +209,7 @@ class _Uploads:
 class CudaAtoms:
     """Atoms as the kernels take them, and what turns their sums into gradients."""
 
-    def __init__(self, atoms: Any) -> None:
+    def __init__(self, atoms: DeviceArray) -> None:
         n, d = atoms.shape[:2]
         self.matrices = cp.asarray(atoms, np.float64)
         self.factors = cp.empty((n, kernels_for(d).layout.factor))
@@ -223,19 +225,19 @@ class CudaAtoms:
     def chosen(self, index: NDArray[np.intp]) -> CudaAtoms:
         return self if len(index) == len(self) else CudaAtoms(self.matrices[cp.asarray(index)])
 
-    def in_units(self, gradient: Any) -> Any:
+    def in_units(self, gradient: DeviceArray) -> DeviceArray:
         return cp.ldexp(gradient, -self.exponents.astype(np.int32)[:, None, None])
 
     @cached_property
-    def inverses(self) -> tuple[Any, Any]:
+    def inverses(self) -> tuple[DeviceArray, DeviceArray]:
         return _prepared_inverses(self.matrices, of_atoms=True)
 
     @cached_property
-    def inverse(self) -> Any:
+    def inverse(self) -> DeviceArray:
         product = cp.matmul(self.whitener.transpose(0, 2, 1), self.whitener)
         return 0.5 * (product + product.transpose(0, 2, 1))
 
-    def congruence(self, inner: Any) -> Any:
+    def congruence(self, inner: DeviceArray) -> DeviceArray:
         """``L_B^-T S L_B^-1``; what overflows is infinite, never NaN."""
         exponent = cp.frexp(cp.abs(inner).max(axis=(1, 2), keepdims=True))[1]
         turned = self.whitener.transpose(0, 2, 1)
@@ -243,19 +245,19 @@ class CudaAtoms:
         product = cp.ldexp(0.5 * (product + product.transpose(0, 2, 1)), exponent)
         return self.in_units(product)
 
-    def whiten(self, gradient: Any) -> Any:
+    def whiten(self, gradient: DeviceArray) -> DeviceArray:
         factor = cp.linalg.cholesky(self.matrices)
         product = cp.matmul(cp.matmul(factor.transpose(0, 2, 1), gradient), factor)
         return 0.5 * (product + product.transpose(0, 2, 1))
 
 
-def checkable(X: Any) -> bool:
+def checkable(X: DeviceArray) -> bool:
     """Whether `check_on_device` can judge an array: matrices of floats the kernels take."""
     right = getattr(X, "dtype", None) in (np.float32, np.float64) and X.ndim == 3
     return bool(right and X.shape[1] == X.shape[2] <= largest_dimension() and 0 not in X.shape)
 
 
-def check_on_device(X: Any, name: str = "X") -> Any:
+def check_on_device(X: DeviceArray, name: str = "X") -> DeviceArray:
     """Return SPD matrices, judged as in `check_spd`, as a new, exactly symmetric device array."""
     if checkable(X):
         transposed, diagonal = X.transpose(0, 2, 1), cp.diagonal(X, axis1=1, axis2=2)
@@ -268,7 +270,7 @@ def check_on_device(X: Any, name: str = "X") -> Any:
     return cp.asarray(check_spd(cp.asnumpy(X), ndim=3, name=name))
 
 
-def all_definite(X: Any, margin: float = 1.0) -> bool:
+def all_definite(X: DeviceArray, margin: float = 1.0) -> bool:
     """Whether all matrices less some tolerances have Cholesky factors, diagonals about one."""
     d = X.shape[-1]
     exponent = cp.frexp(cp.diagonal(X, axis1=1, axis2=2).astype(np.float64))[1] // 2
@@ -282,19 +284,19 @@ def all_definite(X: Any, margin: float = 1.0) -> bool:
     return True
 
 
-def permute_on_device(matrices: Any, order: IntArray) -> Any:
+def permute_on_device(matrices: DeviceArray, order: IntArray) -> DeviceArray:
     index = cp.asarray(order)
     return cp.ascontiguousarray(matrices[:, index[:, None], index])
 
 
-def check_cotangent(cotangent: Any, shape: tuple[int, ...]) -> Any:
+def check_cotangent(cotangent: DeviceArray, shape: tuple[int, ...]) -> DeviceArray:
     check_cotangent_shape(tuple(cotangent.shape), shape)
     if cotangent.dtype.kind != "f" or not bool(cp.isfinite(cotangent).all()):
         return cp.asarray(as_real(cp.asnumpy(cotangent), "cotangent"))
     return cp.ascontiguousarray(cotangent, np.float64)
 
 
-def check_device_out(out: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def check_device_out(out: DeviceArray, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
     if out is None:
         return cp.empty(shape, dtype)
     target = as_cupy(out)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from divlearn.arrays import IntArray, RealArray, array_or_list
+from divlearn.arrays import DeviceArray, IntArray, RealArray, array_or_list
 from divlearn.engines.base import (
     Prepared,
     Pullback,
@@ -47,7 +47,7 @@ class CudaEngine(CudaRoutes):
 
     table_entries = 1 << 28
 
-    def prepare(self, X: Any) -> Prepared:
+    def prepare(self, X: DeviceArray) -> Prepared:
         """Factor data on the device; CuPy arrays and torch tensors stay there, as do results."""
         if isinstance(X, Prepared):
             return super().prepare(X)
@@ -58,7 +58,7 @@ class CudaEngine(CudaRoutes):
         with current(X):
             return self._prepare_checked(check_on_device(as_cupy(given)), kind)
 
-    def keep(self, X: Any) -> Prepared:
+    def keep(self, X: DeviceArray) -> Prepared:
         known = isinstance(X, Prepared)
         if isinstance(X, CudaData) or (not known and kind_of(X) != "numpy"):
             return self.prepare(X)
@@ -68,7 +68,7 @@ class CudaEngine(CudaRoutes):
         there = cp.asarray(given)
         return self._prepare_checked(there, "cupy") if known else self.prepare(there)
 
-    def place(self, array: Any, data: Prepared) -> Any:
+    def place(self, array: DeviceArray, data: Prepared) -> DeviceArray:
         if self._kind(data) == "numpy":
             return as_numpy(array)
         with _place(data):
@@ -84,7 +84,7 @@ class CudaEngine(CudaRoutes):
             return self._prepare_checked(chosen, data.kind)
 
     def _prepare_checked(
-        self, matrices: Any, kind: str, sizes: RealArray | None = None
+        self, matrices: DeviceArray, kind: str, sizes: RealArray | None = None
     ) -> Prepared:
         """Prepare checked matrices on the device, variables in descending order of size."""
         if matrices.shape[-1] > largest_dimension():
@@ -99,8 +99,8 @@ class CudaEngine(CudaRoutes):
         order = np.argsort(-sizes, kind="stable")
         return CudaData.of(permute_on_device(matrices, order), order, kind)
 
-    def _check(self, data: Any, atoms: Any) -> tuple[Any, Any]:
-        prepared: Any = self.prepare(data)
+    def _check(self, data: Any, atoms: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
+        prepared: DeviceArray = self.prepare(data)
         if not (isinstance(prepared, CudaData) and prepared.on_device):
             return super()._check(prepared, as_numpy(atoms))
         checked = self._check_atoms(atoms)
@@ -116,7 +116,7 @@ class CudaEngine(CudaRoutes):
         return prepared, as_numpy(checked) if prepared.kind == "numpy" else checked
 
     @staticmethod
-    def _check_atoms(atoms: Any) -> Any:
+    def _check_atoms(atoms: DeviceArray) -> DeviceArray:
         """Judge atoms in the precision they come in, on the device if it can; they stay there."""
         if isinstance(atoms, Prepared):
             return as_cupy(atoms.working).astype(np.float64, copy=False)
@@ -127,7 +127,7 @@ class CudaEngine(CudaRoutes):
             checked = cp.asarray(check_spd(as_numpy(given), ndim=3, name="atoms"))
         return checked.astype(np.float64, copy=False)
 
-    def spectra(self, data: Any, atoms: Any) -> Any:
+    def spectra(self, data: Any, atoms: DeviceArray) -> DeviceArray:
         kind = self._kind(data)
         with _place(data):
             if kind == "numpy":
@@ -139,7 +139,15 @@ class CudaEngine(CudaRoutes):
                 out[rows] = found
             return as_kind(out, kind)
 
-    def encode(self, data: Any, atoms: Any, alpha: Any, beta: Any, *, out: Any = None) -> Any:
+    def encode(
+        self,
+        data: Any,
+        atoms: DeviceArray,
+        alpha: DeviceArray,
+        beta: DeviceArray,
+        *,
+        out: DeviceArray = None,
+    ) -> DeviceArray:
         kind = self._kind(data)
         with _place(data):
             if kind == "numpy":
@@ -160,7 +168,7 @@ class CudaEngine(CudaRoutes):
             refuse_nan(self.name, table)
             return as_kind(target, kind) if out is None else out
 
-    def trace(self, data: Any, atoms: Any, alpha: Any, beta: Any) -> Trace:
+    def trace(self, data: Any, atoms: DeviceArray, alpha: DeviceArray, beta: DeviceArray) -> Trace:
         n_atoms = atoms.n_matrices if isinstance(atoms, Prepared) else len(atoms)
         resolved = Parameters(as_numpy(alpha), as_numpy(beta), n_atoms)
         spectral = not resolved.opposite and (value_routes(resolved) == "spectrum").all()
@@ -174,11 +182,11 @@ class CudaEngine(CudaRoutes):
             refuse_nan(self.name, values)
             values = values.reshape(len(values), *resolved.shape)
 
-        def cast(array: Any) -> Any:
+        def cast(array: DeviceArray) -> DeviceArray:
             fitting = None if array is None else array.astype(data.dtype, copy=False)
             return as_kind(fitting, data.kind)
 
-        def pull(cotangent: Any, parameters: bool) -> Any:
+        def pull(cotangent: DeviceArray, parameters: bool) -> DeviceArray:
             nonlocal spectra
             kept, spectra = spectra, None  # for once: vectors take the place of reflectors
             found = None
@@ -197,7 +205,7 @@ class CudaEngine(CudaRoutes):
 
         return Trace(cast(values), pull)
 
-    def usable(self, atoms: Any) -> bool:
+    def usable(self, atoms: DeviceArray) -> bool:
         if kind_of(atoms) == "numpy":
             return super().usable(atoms)
         there = as_cupy(atoms)
@@ -206,10 +214,10 @@ class CudaEngine(CudaRoutes):
     def pullback(
         self,
         data: Any,
-        atoms: Any,
-        alpha: Any,
-        beta: Any,
-        cotangent: Any,
+        atoms: DeviceArray,
+        alpha: DeviceArray,
+        beta: DeviceArray,
+        cotangent: DeviceArray,
         *,
         parameters: bool = True,
         values: bool = False,
@@ -240,7 +248,7 @@ class CudaEngine(CudaRoutes):
             return self._finish(found, prepared, checked, resolved)
 
     def _finish(
-        self, found: Pullback, data: CudaData, atoms: Any, parameters: Parameters
+        self, found: Pullback, data: CudaData, atoms: DeviceArray, parameters: Parameters
     ) -> Pullback:
         first, second, values = found.alpha, found.beta, found.values
         if first is not None and second is not None:
@@ -252,7 +260,7 @@ class CudaEngine(CudaRoutes):
             given = as_numpy(gradient), as_numpy(whitened), as_numpy(atoms)
             gradient, whitened = restore_order(*given, data.order)
 
-        def cast(array: Any) -> Any:
+        def cast(array: DeviceArray) -> DeviceArray:
             fitting = None if array is None else cp.asarray(array).astype(data.dtype, copy=False)
             return as_kind(fitting, data.kind)
 

@@ -7,6 +7,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from divlearn.arrays import DeviceArray
 from divlearn.engines.cuda.arrays import cp
 
 LARGEST_DIMENSION = 128  # registers hold columns no longer
@@ -107,12 +108,12 @@ class Layout:
         doubles["weighted_inverses"] = doubles["logdet_values"]
         return 8 * doubles.get(kernel, 0)
 
-    def stored(self, pairs: int) -> Any:
+    def stored(self, pairs: int) -> DeviceArray:
         """Return an empty device array for one matrix per pair; see ``place`` in ``team.cuh``."""
         small = self.d <= 8
         return cp.empty((self.d, self.d, pairs) if small else (pairs, self.d, self.row))
 
-    def sum_stored(self, stored: Any, n_atoms: int) -> Any:
+    def sum_stored(self, stored: DeviceArray, n_atoms: int) -> DeviceArray:
         """Sum over the data of stored matrices, (n_atoms, d, d)."""
         d = self.d
         if d <= 8:
@@ -174,7 +175,7 @@ class Kernels:
         layout = self.layouts[PART_OF[kernel]]
         self.launch(kernel, (-(-rows // layout.teams), n_atoms), layout.threads, *arguments)
 
-    def _load(self, kernel: str) -> Any:
+    def _load(self, kernel: str) -> DeviceArray:
         part = PART_OF[kernel]
         layout = self.layouts[part]
         if part not in self._modules:

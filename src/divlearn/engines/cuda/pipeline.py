@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from divlearn.arrays import DeviceArray
 from divlearn.engines.cuda.arrays import cp
 from divlearn.engines.cuda.data import Block, CudaAtoms, factors_from
 from divlearn.engines.cuda.kernels import MOST_FAILURES, kernels_for
@@ -70,7 +71,7 @@ class Spectra:
         self.states = cp.empty(pairs, np.uint8)
         self.list, self.length = cp.empty(pairs, np.int64), cp.zeros(1, np.int32)
         self.stored = layout.stored(pairs) if vectors or d > 32 else None
-        self.ranges: Any = None  # where spectra of inverses take over
+        self.ranges: DeviceArray = None  # where spectra of inverses take over
 
     def compute(self, *, vectors: bool) -> None:
         """Run the fast route, then others for the pairs that need them."""
@@ -253,7 +254,7 @@ class Spectra:
         )
 
 
-def _pointer(array: Any) -> Any:
+def _pointer(array: DeviceArray) -> DeviceArray:
     return np.uintp(0) if array is None else array
 
 
@@ -288,7 +289,7 @@ class Device:
             found.compute(vectors=vectors)
             yield found
 
-    def spectra(self) -> Any:
+    def spectra(self) -> DeviceArray:
         """Log-eigenvalues (rows, n_atoms, d), ascending."""
         n, d = len(self.atoms), self.kernels.layout.d
         out = cp.empty((len(self.block), n, d))
@@ -306,12 +307,14 @@ class Device:
             )
         return cp.sort(out, axis=-1)
 
-    def divergences(self, alpha: Any, beta: Any, out: Any) -> None:
+    def divergences(self, alpha: DeviceArray, beta: DeviceArray, out: DeviceArray) -> None:
         """Values from spectra into out (rows, n_atoms, m); parameters are (n_atoms, m)."""
         for found in self._computed(vectors=False):
             self._write_values(found, alpha, beta, out, None)
 
-    def traced_divergences(self, alpha: Any, beta: Any, out: Any) -> Spectra | None:
+    def traced_divergences(
+        self, alpha: DeviceArray, beta: DeviceArray, out: DeviceArray
+    ) -> Spectra | None:
         """Do the same; return spectra that vectors can be added to, where one piece is enough."""
         pieces = list(self._pieces(vectors=True))
         if len(pieces) > 1 or self.condition_limit == 0:
@@ -327,7 +330,12 @@ class Device:
         return None
 
     def _write_values(
-        self, found: Spectra, alpha: Any, beta: Any, out: Any, listed: int | None
+        self,
+        found: Spectra,
+        alpha: DeviceArray,
+        beta: DeviceArray,
+        out: DeviceArray,
+        listed: int | None,
     ) -> None:
         piece, m = found.piece, alpha.shape[1]
         chosen = (None, None) if listed is None else (found.list, found.length)
@@ -346,7 +354,7 @@ class Device:
             np.int64(piece.pairs),
         )
 
-    def logdet_values(self, alpha: Any, beta: Any, out: Any) -> None:
+    def logdet_values(self, alpha: DeviceArray, beta: DeviceArray, out: DeviceArray) -> None:
         """Values on alpha + beta = 1 into out (rows, n_atoms, 1)."""
         for piece in self._pieces(vectors=False):
             found = Spectra(self, piece, vectors=False)
@@ -374,7 +382,9 @@ class Device:
             )
             self._redo(found, alpha, beta, out, int(found.length[0]))
 
-    def redo(self, where: Any, alpha: Any, beta: Any, out: Any) -> None:
+    def redo(
+        self, where: DeviceArray, alpha: DeviceArray, beta: DeviceArray, out: DeviceArray
+    ) -> None:
         """Compute values again from spectra where (rows, n_atoms) says so."""
         for piece in self._pieces(vectors=False):
             found = Spectra(self, piece, vectors=False)
@@ -383,7 +393,9 @@ class Device:
             found.length = cp.full(1, len(found.list), np.int32)
             self._redo(found, alpha, beta, out, len(found.list))
 
-    def _redo(self, found: Spectra, alpha: Any, beta: Any, out: Any, length: int) -> None:
+    def _redo(
+        self, found: Spectra, alpha: DeviceArray, beta: DeviceArray, out: DeviceArray, length: int
+    ) -> None:
         """Compute the values of the pairs on the list, or of the whole piece if they are many."""
         if length == 0:
             return
@@ -397,13 +409,13 @@ class Device:
 
     def add_gradient(
         self,
-        alpha: Any,
-        beta: Any,
-        cotangent: Any,
-        inner: Any,
-        in_alpha: Any,
-        in_beta: Any,
-        values: Any,
+        alpha: DeviceArray,
+        beta: DeviceArray,
+        cotangent: DeviceArray,
+        inner: DeviceArray,
+        in_alpha: DeviceArray,
+        in_beta: DeviceArray,
+        values: DeviceArray,
     ) -> None:
         """Add sums of Z diag(weight) Z^T to inner (n_atoms, d, d), derivatives to (n_atoms, m).
 
@@ -415,13 +427,13 @@ class Device:
     def add_vectors(
         self,
         found: Spectra,
-        alpha: Any,
-        beta: Any,
-        cotangent: Any,
-        inner: Any,
-        in_alpha: Any,
-        in_beta: Any,
-        values: Any,
+        alpha: DeviceArray,
+        beta: DeviceArray,
+        cotangent: DeviceArray,
+        inner: DeviceArray,
+        in_alpha: DeviceArray,
+        in_beta: DeviceArray,
+        values: DeviceArray,
     ) -> None:
         """Do so for one piece, whose vectors were found."""
         m = alpha.shape[1]
@@ -454,7 +466,7 @@ class Device:
             in_alpha[piece.atoms] += added[0].T
             in_beta[piece.atoms] += added[1].T
 
-    def _sum_vectors(self, found: Spectra, weights: Any) -> Any:
+    def _sum_vectors(self, found: Spectra, weights: DeviceArray) -> DeviceArray:
         piece, layout = found.piece, self.kernels.layout
         warps = 4 if layout.tiles > 4 or layout.d <= 8 else 1  # of a slice
         least = _SLICE_ROWS * (32 if layout.d <= 8 else 1) * warps
@@ -474,7 +486,9 @@ class Device:
         )
         return partial.sum(axis=0)
 
-    def add_inverses(self, alpha: Any, beta: Any, cotangent: Any, total: Any) -> None:
+    def add_inverses(
+        self, alpha: DeviceArray, beta: DeviceArray, cotangent: DeviceArray, total: DeviceArray
+    ) -> None:
         """Add cotangent * (alpha X + beta B)^-1 to total (n_atoms, d, d), in scaled units."""
         layout = self.kernels.layout
         for piece in self._pieces(vectors=True):
@@ -500,5 +514,5 @@ def _flat_grid(count: int) -> tuple[int]:
     return (-(-count // _THREADS),)
 
 
-def _corner(table: Any, piece: Piece) -> Any:
+def _corner(table: DeviceArray, piece: Piece) -> DeviceArray:
     return table[piece.rows.start :, piece.atoms.start :]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from divlearn.arrays import IntArray, RealArray
+from divlearn.arrays import DeviceArray, IntArray, RealArray
 from divlearn.engines.base import Engine, Prepared, Pullback, add_part, lost_atoms
 from divlearn.engines.cpu import cpu_engine
 from divlearn.engines.cuda.arrays import as_numpy, cp, kind_of
@@ -28,7 +28,7 @@ _LOG_2 = float(np.log(2.0))
 _OUT_BYTES = 1 << 28  # of results on the device that go elsewhere
 
 
-def _on_device(parameters: Parameters) -> tuple[Any, Any]:
+def _on_device(parameters: Parameters) -> tuple[DeviceArray, DeviceArray]:
     alpha, beta = cp.asarray(np.stack([parameters.alpha, parameters.beta]))
     return alpha, beta
 
@@ -91,7 +91,7 @@ class CudaRoutes(Engine):
 
     def _encode_block(
         self, data: CudaData, block: Block, atoms: CudaAtoms, parameters: Parameters
-    ) -> Any:
+    ) -> DeviceArray:
         n, m = parameters.alpha.shape
         values = cp.empty((len(block), n, m))
         routes = value_routes(parameters)
@@ -118,7 +118,9 @@ class CudaRoutes(Engine):
             self._mend(data, device, parameters, values)
         return values, spectra
 
-    def _mend(self, data: CudaData, device: Device, parameters: Parameters, values: Any) -> None:
+    def _mend(
+        self, data: CudaData, device: Device, parameters: Parameters, values: DeviceArray
+    ) -> None:
         """Compute on the CPU the values for which no kernel has an answer."""
         for row, atom, part in self._failed(data, device.failures):
             host = np.empty((1, 1, values.shape[2]))
@@ -126,7 +128,9 @@ class CudaRoutes(Engine):
             self._fallback._encode(part, one, parameters.chosen(index), host)
             values[row.start - device.block.start, atom.start] = cp.asarray(host[0, 0])
 
-    def _encode_route(self, route: str, device: Device, parameters: Parameters, out: Any) -> None:
+    def _encode_route(
+        self, route: str, device: Device, parameters: Parameters, out: DeviceArray
+    ) -> None:
         alpha, beta = _on_device(parameters)
         if route == "logdet":
             device.logdet_values(alpha, beta, out)
@@ -170,7 +174,7 @@ class CudaRoutes(Engine):
         data: CudaData,
         atoms: RealArray,
         parameters: Parameters,
-        cotangent: Any,
+        cotangent: DeviceArray,
         with_parameters: bool,
         with_values: bool,
     ) -> Pullback:
@@ -191,7 +195,7 @@ class CudaRoutes(Engine):
         data: CudaData,
         atoms: CudaAtoms,
         parameters: Parameters,
-        cotangent: Any,
+        cotangent: DeviceArray,
     ) -> None:
         """Compute gradients that are not finite again, on the CPU."""
         lost = lost_atoms(found)
@@ -219,7 +223,7 @@ class CudaRoutes(Engine):
             found.values[:, where] = cp.asarray(again.values)
 
     def _pairs_pullback(
-        self, data: CudaData, prepared: CudaAtoms, parameters: Parameters, cotangent: Any
+        self, data: CudaData, prepared: CudaAtoms, parameters: Parameters, cotangent: DeviceArray
     ) -> Pullback:
         """Gradients in atoms alone, one pair of parameters at a time where that is faster."""
         pairs = self._pairs(data, prepared, parameters)
@@ -233,7 +237,7 @@ class CudaRoutes(Engine):
         return Pullback(cp.stack(gradients).sum(axis=0), cp.stack(whitened).sum(axis=0))
 
     def _atoms_pullback(
-        self, data: CudaData, prepared: CudaAtoms, parameters: Parameters, cotangent: Any
+        self, data: CudaData, prepared: CudaAtoms, parameters: Parameters, cotangent: DeviceArray
     ) -> Pullback:
         """Gradients in atoms alone, each by the route that its parameters allow."""
         if cotangent.shape[2] > 1:
@@ -266,7 +270,7 @@ class CudaRoutes(Engine):
         data: CudaData,
         atoms: CudaAtoms,
         parameters: Parameters,
-        cotangent: Any,
+        cotangent: DeviceArray,
         with_parameters: bool,
         with_values: bool,
     ) -> Pullback:
@@ -297,7 +301,11 @@ class CudaRoutes(Engine):
         return result
 
     def _traced_pullback(
-        self, spectra: Spectra, parameters: Parameters, cotangent: Any, with_parameters: bool
+        self,
+        spectra: Spectra,
+        parameters: Parameters,
+        cotangent: DeviceArray,
+        with_parameters: bool,
     ) -> tuple[Any, Any, Any] | None:
         """Whitened gradients from kept spectra; None where some pairs need another route."""
         device, (n, m) = spectra.device, parameters.alpha.shape
@@ -313,7 +321,7 @@ class CudaRoutes(Engine):
         return None if len(lost_atoms(found)) else (whitened, first, second)
 
     def _logdet_pullback(
-        self, data: CudaData, atoms: CudaAtoms, parameters: Parameters, cotangent: Any
+        self, data: CudaData, atoms: CudaAtoms, parameters: Parameters, cotangent: DeviceArray
     ) -> Pullback:
         """(N^-1 - B^-1)/alpha summed over the data, N = alpha X + beta B."""
         alpha, beta = _on_device(parameters)
@@ -329,7 +337,7 @@ class CudaRoutes(Engine):
         return Pullback(gradient, atoms.whiten(gradient))
 
     def _trace_pullback(
-        self, data: CudaData, atoms: CudaAtoms, cotangent: Any, *, inverse: bool
+        self, data: CudaData, atoms: CudaAtoms, cotangent: DeviceArray, *, inverse: bool
     ) -> Pullback:
         gradient = cp.zeros(atoms.matrices.shape)
         for block in data.blocks():
@@ -367,7 +375,7 @@ class CudaRoutes(Engine):
         return cpu_engine(self.given_threads, self.accuracy)
 
 
-def _columns(block: Block, inverse: bool) -> Any:
+def _columns(block: Block, inverse: bool) -> DeviceArray:
     """Return matrices of the data or their inverses, (n, d * d); computed once."""
     if not inverse:
         return block.matrices.reshape(len(block), -1)
@@ -378,7 +386,9 @@ def _columns(block: Block, inverse: bool) -> Any:
     return block.kept["inverses"]
 
 
-def _trace_values(block: Block, atoms: CudaAtoms, out: Any, *, inverse: bool) -> Any:
+def _trace_values(
+    block: Block, atoms: CudaAtoms, out: DeviceArray, *, inverse: bool
+) -> DeviceArray:
     """Do what `_trace_values` of the native engine does, on the device."""
     d = atoms.matrices.shape[-1]
     other = atoms.matrices if inverse else atoms.in_units(atoms.inverse)
@@ -392,7 +402,9 @@ def _trace_values(block: Block, atoms: CudaAtoms, out: Any, *, inverse: bool) ->
     return small if bool(small.any()) else None
 
 
-def _trace_gradient(block: Block, atoms: CudaAtoms, cotangent: Any, *, inverse: bool) -> Any:
+def _trace_gradient(
+    block: Block, atoms: CudaAtoms, cotangent: DeviceArray, *, inverse: bool
+) -> DeviceArray:
     """At (0, 1) sum_i w_i (B^-1 - B^-1 X_i B^-1), at (1, 0) sum_i w_i (X_i^-1 - B^-1)."""
     precision = atoms.in_units(atoms.inverse)
     summed = cp.matmul(cotangent.T, _columns(block, inverse)).reshape(precision.shape)
