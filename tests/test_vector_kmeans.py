@@ -8,7 +8,7 @@ from fake_device import DeviceArray
 from sklearn.cluster import KMeans
 from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 
-from divlearn.iddl.starts import initial_atoms
+from divlearn.iddl.training import initial_atoms
 from divlearn.log_vectors import log_vectors
 from divlearn.vector_kmeans import fit_vectors, refine_centres
 

@@ -10,16 +10,15 @@ from interrupting import stop_at
 from pyriemann.geometry.distance import distance_riemann
 from sklearn.cluster import KMeans
 
-from divlearn.engines import get_engine
+from divlearn.engines import ReferenceEngine, get_engine
 from divlearn.fitting import listen
 from divlearn.geometry import logm
-from divlearn.iddl.bcd import AtomBlock, ParameterBlock, solve_bcd
+from divlearn.iddl.features import make_variant
 from divlearn.iddl.losses import LOSSES
 from divlearn.iddl.objective import Dictionary, Objective
-from divlearn.iddl.solvers import solve_joint
-from divlearn.iddl.starts import initial_atoms, share_atoms
+from divlearn.iddl.solvers import AtomBlock, ParameterBlock, solve_bcd, solve_joint
 from divlearn.iddl.stochastic import solve_stochastic
-from divlearn.iddl.variants import make_variant
+from divlearn.iddl.training import initial_atoms, share_atoms
 from divlearn.optim.problem import projected
 from divlearn.sharded.opening import open_data
 from divlearn.spd import check_spd
@@ -209,8 +208,29 @@ def test_an_interrupt_before_the_first_step_keeps_the_start(solver):
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_start_that_is_no_number_is_refused(solver):
     objective, start = make(plain=False, engine=FailingEngine("encode", 2))
-    with pytest.raises(ValueError, match=r"objective is nan at the start: .* pass regularize"):
+    with pytest.raises(ValueError, match=r"nothing to start from: .* pass regularize"):
         solver(objective, start, max_iter=2, tol=0.0)
+
+
+class ShortSighted(ReferenceEngine):
+    """Raise once, where a step has led to."""
+
+    calls = 0
+
+    def encode(self, *given, out=None):
+        self.calls += 1
+        if self.calls == 3:  # after the offsets of features and the start
+            raise FloatingPointError("too far")
+        return super().encode(*given, out=out)
+
+
+def test_an_engine_that_fails_after_a_step_shortens_it():
+    engine = ShortSighted(1)
+    objective, start = make(plain=False, engine=engine)
+    fit = solve_joint(objective, start, max_iter=3, tol=0.0)
+    assert engine.calls > 4
+    assert fit.n_iter == 3
+    assert fit.trial.value < objective.trial(start).value
 
 
 @pytest.mark.parametrize("solver", [*SOLVERS, solve_stochastic])

@@ -10,11 +10,10 @@ from divlearn.cluster import ABKMeans
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import get_engine
 from divlearn.iddl import IDDLClassifier, IDDLRegressor, Recipe
-from divlearn.iddl.features import column_moments, merge_moments
+from divlearn.iddl.features import column_moments, make_variant, merge_moments
 from divlearn.iddl.losses import LOSSES
 from divlearn.iddl.objective import Dictionary, Objective
 from divlearn.iddl.stochastic import _spread
-from divlearn.iddl.variants import make_variant
 from divlearn.sharded import encode, open_shards
 from divlearn.sharded.opening import open_data
 from divlearn.sharded.shards import Shards

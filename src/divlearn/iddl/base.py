@@ -1,6 +1,7 @@
-"""What the IDDL estimators share: parameters, their checks, and how a fit is put together."""
+"""What IDDL estimators share: parameters, their checks, and how a fit is put together."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
 from operator import attrgetter
@@ -10,13 +11,14 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from divlearn.arrays import Indices, RealArray, beside
-from divlearn.checks import RandomState, check_number
+from divlearn.checks import RandomState, check_count, check_number
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.interrupts import is_interrupted
 from divlearn.fitting.labelled import MatricesMixin
 from divlearn.fitting.progress import say, track
+from divlearn.iddl.features import Variant, make_variant, starts_from_grid
 from divlearn.iddl.learning import (
     Choice,
     Ensemble,
@@ -27,11 +29,18 @@ from divlearn.iddl.learning import (
     train_folds,
 )
 from divlearn.iddl.losses import LOSSES, Loss
-from divlearn.iddl.recipe import Recipe
-from divlearn.iddl.starts import initial_atoms, search_plane
 from divlearn.iddl.tasks import Task
-from divlearn.iddl.training import History, Model, Part, Settings, start_model
-from divlearn.iddl.variants import Variant, make_variant, starts_from_grid
+from divlearn.iddl.training import (
+    METHODS,
+    SOLVERS,
+    History,
+    Model,
+    Part,
+    Settings,
+    initial_atoms,
+    search_plane,
+    start_model,
+)
 from divlearn.log_vectors import log_vectors
 from divlearn.sharded.blocks import Block, targets_block
 from divlearn.sharded.opening import is_sharded, open_new, open_shards
@@ -39,6 +48,79 @@ from divlearn.sharded.shards import Shards
 from divlearn.spd import check_spd
 from divlearn.threads import limit_blas
 from divlearn.tolerances import LEARNING_ACCURACY
+
+_MOVED = {
+    "both": ("atoms", "divergences"),
+    "atoms": ("atoms",),
+    "divergences": ("divergences",),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """How an IDDL estimator learns. The defaults suit most data.
+
+    Parameters
+    ----------
+    solver : {"joint", "bcd", "stochastic"}, default="joint"
+        "joint" optimises everything at once by Riemannian L-BFGS, "bcd" is the paper's
+        block-coordinate descent, "stochastic" is Riemannian Adam on minibatches.
+    learn : {"both", "atoms", "divergences"}, default="both"
+        What the solver optimises.
+    init : {"class-kmeans", "kmeans", "samples", "identity"} or array of atoms
+        Initial atoms.
+    atoms_per_class : int, optional
+        Their number for ``n_atoms="auto"``. By default 3, fewer for small or many classes.
+    start : pair of floats, optional
+        Initial (alpha, beta) of the divergences "S", "V" and "N"; by default the best of a grid.
+    penalty : float, "auto" or "cv", default="auto"
+        Factor of the squared norm of the head. "auto" chooses that of the final head by held-out
+        loss. "cv", for a single model, fits models with 0.001, 0.01, 0.1 and 1 and keeps the best.
+    penalty_per_matrix : bool, default=False
+        Whether the penalty is divided by the number of matrices.
+
+    Examples
+    --------
+    >>> from divlearn.iddl import IDDLClassifier
+    >>> IDDLClassifier(recipe=Recipe(solver="bcd", penalty=0.01)).recipe.solver
+    'bcd'
+    """
+
+    solver: str = "joint"
+    learn: str = "both"
+    init: Any = "class-kmeans"
+    atoms_per_class: int | None = None
+    start: tuple[float, float] | None = None
+    penalty: float | str = "auto"
+    penalty_per_matrix: bool = False
+
+    def check(self) -> None:
+        """Raise unless all values are among those above."""
+        _check_name("solver", self.solver, list(SOLVERS))
+        _check_name("learn", self.learn, list(_MOVED))
+        if isinstance(self.init, str):
+            _check_name("init", self.init, [*METHODS, "or an array of atoms"])
+        if self.atoms_per_class is not None:
+            check_count(self.atoms_per_class, "atoms_per_class")
+        if self.penalty not in ("auto", "cv"):
+            check_number(self.penalty, "penalty", word="auto")
+
+    @property
+    def moved(self) -> tuple[str, ...]:
+        """What the solver optimises."""
+        return _MOVED[self.learn]
+
+    def fixed_penalty(self, n_matrices: int) -> float | None:
+        """Return the penalty, or None where it is to be chosen."""
+        if isinstance(self.penalty, str):
+            return None
+        return float(self.penalty) / (n_matrices if self.penalty_per_matrix else 1)
+
+
+def _check_name(name: str, value: str, known: Sequence[str]) -> None:
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"{name}={value!r} must be one of {', '.join(known)}")
+
 
 _PENALTIES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 _LEARNED_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)  # for penalty="cv"

@@ -17,12 +17,11 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, fit_method, label
 from divlearn.fitting.selection import average_held_out
 from divlearn.fitting.training import Training
-from divlearn.iddl.base import IDDLBase, ScoreMixin
+from divlearn.iddl.base import IDDLBase, Recipe, ScoreMixin
+from divlearn.iddl.features import starts_from_grid
 from divlearn.iddl.learning import Ensemble, Learned
 from divlearn.iddl.losses import LOSSES, Loss
-from divlearn.iddl.recipe import Recipe
 from divlearn.iddl.tasks import Task, labelled_task, sharded_classes_task
-from divlearn.iddl.variants import starts_from_grid
 from divlearn.sharded.blocks import block_in_memory, fingerprint_block
 from divlearn.sharded.opening import open_training
 from divlearn.sharded.shards import MemoryShards

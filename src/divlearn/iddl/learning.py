@@ -14,10 +14,10 @@ from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.interrupts import stoppable
 from divlearn.fitting.progress import tell, track
+from divlearn.iddl.features import Variant
 from divlearn.iddl.heads import Head, Samples, scores_of, solve_head
 from divlearn.iddl.losses import Loss
 from divlearn.iddl.training import History, Judge, Model, Part, Settings, Trained, train
-from divlearn.iddl.variants import Variant
 from divlearn.sharded.blocks import Block
 
 _WORSE = 1.03  # times the least held-out loss, from which on no weaker penalty is tried

@@ -11,10 +11,9 @@ import numpy as np
 from divlearn.arrays import RealArray, beside, to_host
 from divlearn.engines import Prepared
 from divlearn.engines.base import Trace
-from divlearn.iddl.features import FeatureMap, Units
+from divlearn.iddl.features import FeatureMap, Units, Variant
 from divlearn.iddl.heads import Head, Samples, objective_of, scores_of, slopes_of, solve_head
 from divlearn.iddl.losses import Loss
-from divlearn.iddl.variants import Variant
 from divlearn.optim.frames import in_frames, move_frames
 from divlearn.optim.problem import Trial
 from divlearn.sharded.blocks import Block
@@ -89,6 +88,14 @@ class Objective:
         self.tracing = False  # whether trials of one block keep what gradients can go on from
 
     def trial(self, point: Dictionary) -> Trial:
+        """Compute the objective; NaN where atoms are too far away, as after too long a step."""
+        try:
+            return self.evaluate(point)
+        except FloatingPointError:
+            return Trial(point, np.nan)
+
+    def evaluate(self, point: Dictionary) -> Trial:
+        """Compute the objective, or raise where an engine or a head fails."""
         block = self.shards.whole
         judge = usable if block is None else block.engine.usable
         if not judge(point.atoms):
@@ -109,9 +116,7 @@ class Objective:
         alpha, beta = self.variant.expand(point.parameters)
         trace = block.engine.trace(block.data, Prepared.checked(point.atoms), alpha, beta)
         trial = self.solve_head(point, [trace.values.reshape(len(block), -1)])
-        return (
-            trial if trial.memo is None else replace(trial, memo=replace(trial.memo, trace=trace))
-        )
+        return replace(trial, memo=replace(trial.memo, trace=trace))
 
     def _ways_back(self, frames: RealArray) -> RealArray:
         """Return the steps from atoms to their anchors, in the frames of the atoms."""
@@ -128,13 +133,10 @@ class Objective:
         return self.shards.hold(encode_rows, atoms, *self.variant.expand(parameters))
 
     def solve_head(self, point: Dictionary, V: Parts) -> Trial:
-        """Compute the objective from divergences that are known; NaN where there is no head."""
+        """Compute the objective from divergences that are known."""
         units = self.feature_map.units(self.shards, self.targets, V)
         samples = self.samples(V, units)
-        try:
-            self.warm, value = solve_head(self.loss, samples, self.gamma, self.warm)
-        except FloatingPointError:  # atoms are too far away, as after a step that was too long
-            return Trial(point, np.nan)
+        self.warm, value = solve_head(self.loss, samples, self.gamma, self.warm)
         return Trial(point, value, Memo(V, units, self.warm))
 
     def hold_head(self, point: Any, V: Parts, head: Head) -> Trial:

@@ -16,13 +16,12 @@ from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import check_training, fit_method
 from divlearn.fitting.targets import check_labels, check_numbers
-from divlearn.iddl.base import IDDLBase
+from divlearn.iddl.base import IDDLBase, Recipe
 from divlearn.iddl.classifier import IDDLClassifier
+from divlearn.iddl.features import make_variant
 from divlearn.iddl.losses import Loss
-from divlearn.iddl.recipe import Recipe
 from divlearn.iddl.regressor import IDDLRegressor
 from divlearn.iddl.training import Model
-from divlearn.iddl.variants import make_variant
 from divlearn.sharded.blocks import Block
 
 _LEARNED = (

@@ -13,8 +13,8 @@ from torch import nn
 from divlearn.checks import check_count
 from divlearn.engines import Engine
 from divlearn.fitting.targets import check_labels
-from divlearn.iddl.starts import initial_atoms
-from divlearn.iddl.variants import make_variant, starts_from_grid
+from divlearn.iddl.features import make_variant, starts_from_grid
+from divlearn.iddl.training import initial_atoms
 from divlearn.spd import check_spd
 from divlearn.tolerances import TENSOR_MARGIN, positive_definite, repair_floor
 from divlearn.torch.functional import check_matrices, encode
