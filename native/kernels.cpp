@@ -2,6 +2,7 @@
 #include "kernels.hpp"
 
 #include "encode.hpp"
+#include "filters.hpp"
 #include "prepare.hpp"
 #include "pullback.hpp"
 #include "regions.hpp"
@@ -12,7 +13,8 @@ namespace DIVLEARN_ISA {
 #define DIVLEARN_STRING_(x) #x
 #define DIVLEARN_STRING(x) DIVLEARN_STRING_(x)
 static const divlearn::Kernels TABLE = {DIVLEARN_STRING(DIVLEARN_ISA), W, factor, spectra, encode,
-                                        pullback, pullback_logdet, logarithms, box_grams};
+                                        pullback, pullback_logdet, logarithms, encode_filters, pullback_filters,
+                                        box_grams};
 
 }  // namespace DIVLEARN_ISA
 

@@ -51,6 +51,19 @@ struct PullbackOutput {
   double* values;  // (N, n, m)
 };
 
+// n filters V of rank p, rows of V^T, (n, p, d).
+struct Filters {
+  int count, rank;
+  const double* rows;
+};
+
+// Pairs with alpha + beta = 1 and neither negative, the same for all filters.
+struct Line {
+  int count;
+  const double* alpha;
+  const double* beta;
+};
+
 // Features of pixels less their offsets, and one more that is one everywhere.
 struct Pixels {
   int64_t height, width;
@@ -86,6 +99,12 @@ struct Kernels {
                           const double* cotangent, const PullbackOutput&);
   // Logs of matrices whitened by the one atom, (N, d(d+1)/2).
   int64_t (*logarithms)(const Data&, const Atoms&, const Options&, double* out);
+  // Divergences of V^T X V to the identity, then its size; (N, n, pairs + 1).
+  void (*encode_filters)(const Data&, const Filters&, const Line&, int threads, bool (*interrupted)(),
+                         double* out);
+  // Gradients in the rows of filters, (n, chunks, p, d).
+  void (*pullback_filters)(const Data&, const Filters&, const Line&, int threads,
+                           bool (*interrupted)(), const double* cotangent, int chunks, double* out);
   // Adds sum_p f_p f_p^T over each box to the upper triangles of grams (count, features, features).
   void (*box_grams)(const Pixels&, const Boxes&, bool (*interrupted)(), double* grams);
 };

@@ -253,6 +253,49 @@ int64_t logarithms(const std::string& isa, const DataArrays& data, const AtomArr
                     });
 }
 
+divlearn::Filters view(const ConstArray& rows, const divlearn::Data& data) {
+  require(rows.ndim() == 3 && rows.shape(2) == (size_t)data.d && rows.shape(1) <= 16 && rows.size() > 0,
+          "filters must be (n, p, d) with p <= 16");
+  require(data.matrix, "filters need the matrices");
+  return {(int)rows.shape(0), (int)rows.shape(1), rows.data()};
+}
+
+divlearn::Line view(const ConstArray& alpha, const ConstArray& beta) {
+  return {(int)alpha.size(), alpha.data(), checked(beta, alpha.size(), "alpha and beta differ in size")};
+}
+
+void encode_filters(const std::string& isa, const DataArrays& data, ConstArray rows, ConstArray alpha,
+                    ConstArray beta, Array out, int threads) {
+  const Kernels& kernels = find(isa);
+  const auto x = view(data, kernels);
+  const auto filters = view(rows, x);
+  const auto line = view(alpha, beta);
+  double* target =
+      checked(out, (size_t)x.count * filters.count * (line.count + 1), "wrong size of values");
+  {
+    nb::gil_scoped_release release;
+    kernels.encode_filters(x, filters, line, threads, interrupted, target);
+  }
+  if (PyErr_Occurred()) throw nb::python_error();
+}
+
+void pullback_filters(const std::string& isa, const DataArrays& data, ConstArray rows, ConstArray alpha,
+                      ConstArray beta, ConstArray cotangent, int chunks, Array out, int threads) {
+  const Kernels& kernels = find(isa);
+  const auto x = view(data, kernels);
+  const auto filters = view(rows, x);
+  const auto line = view(alpha, beta);
+  require(chunks > 0, "no chunks");
+  const double* weights = checked(cotangent, (size_t)x.count * filters.count * (line.count + 1),
+                                  "wrong size of cotangent");
+  double* target = checked(out, rows.size() * chunks, "wrong size of filter gradients");
+  {
+    nb::gil_scoped_release release;
+    kernels.pullback_filters(x, filters, line, threads, interrupted, weights, chunks, target);
+  }
+  if (PyErr_Occurred()) throw nb::python_error();
+}
+
 // Corners are checked here, for a wrong one would read elsewhere.
 void box_grams(const std::string& isa, ConstArray pixels, ConstArray offset, Indices left,
                Indices right, Indices edge_start, Indices edge, Array grams) {
@@ -302,5 +345,7 @@ NB_MODULE(_native, module) {
   module.def("encode", &encode);
   module.def("pullback", &pullback);
   module.def("logarithms", &logarithms);
+  module.def("encode_filters", &encode_filters);
+  module.def("pullback_filters", &pullback_filters);
   module.def("box_grams", &box_grams);
 }

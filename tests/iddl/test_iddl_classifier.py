@@ -309,7 +309,8 @@ def test_inside_other_tools(data):
 def test_groups_reach_the_splitter(data):
     X, y, _, _ = data
     groups = np.arange(len(X)) % 3
-    classifier = IDDLClassifier(loss="ridge", cv=GroupKFold(3), **FAST).fit(X, y, groups=groups)
+    classifier = IDDLClassifier(loss="ridge", rank="full", cv=GroupKFold(3), **FAST)
+    classifier.fit(X, y, groups=groups)
     assert len(classifier.models_) == 3
 
 

@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from divlearn.arrays import DeviceArray, Indices, IntArray, RealArray, as_real, to_host
+from divlearn.arrays import DeviceArray, Indices, IntArray, RealArray, as_real, beside, to_host
 from divlearn.checks import check_count
 from divlearn.engines.parameters import Parameters
+from divlearn.engines.projected import FilterPullback, encode_filters, pull_filters
 from divlearn.geometry import logm
 from divlearn.spd import check_spd, usable
 from divlearn.threads import available_threads, fill_blocks, limit_blas
@@ -410,6 +411,44 @@ class Engine(ABC):
         with limit_blas(1):  # more threads inside LAPACK gain nothing
             fill_blocks(fill, len(logs), max(1, _BLOCK_ENTRIES // matrices.shape[-1] ** 2))
         return logs
+
+    def encode_filters(
+        self, data: Prepared, filters: RealArray, alpha: RealArray, beta: RealArray
+    ) -> RealArray:
+        r"""Compute values of atoms of rank p < d, which are filters V of shape (d, p).
+
+        Parameters
+        ----------
+        data : Prepared
+        filters : ndarray, shape (n_filters, d, p)
+        alpha, beta : ndarray, shape (n_filters, n_pairs)
+
+        Returns
+        -------
+        ndarray, shape (n_matrices, n_filters, n_pairs + 1)
+            :math:`D(V^T X V \,\|\, I)` for every pair, then :math:`\det(V^T X V)^{1/p}`.
+        """
+        values = self._encode_filters(data, filters, alpha, beta)
+        refuse_nan(self.name, values)
+        return values
+
+    def pull_filters(
+        self,
+        data: Prepared,
+        filters: RealArray,
+        alpha: RealArray,
+        beta: RealArray,
+        cotangent: RealArray,
+    ) -> FilterPullback:
+        """Gradients of ``(cotangent * encode_filters(data, filters, alpha, beta)).sum()``."""
+        X = data.there
+        return pull_filters(X, beside(filters, X), alpha, beta, cotangent)
+
+    def _encode_filters(
+        self, data: Prepared, filters: RealArray, alpha: RealArray, beta: RealArray
+    ) -> RealArray:
+        X = data.there
+        return encode_filters(X, beside(filters, X), alpha, beta)
 
     def usable(self, atoms: RealArray) -> bool:
         """Say what `divlearn.spd.usable` does, of atoms that may be where the engine works."""

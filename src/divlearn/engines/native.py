@@ -18,6 +18,7 @@ from divlearn.engines.parameters import (
     value_routes,
 )
 from divlearn.engines.pencil import decompose, factorize
+from divlearn.engines.projected import FilterPullback, line_of
 from divlearn.engines.reference import ReferenceEngine
 from divlearn.spectral import abld_scalar
 from divlearn.threads import available_threads, limit_blas
@@ -32,6 +33,7 @@ _CHUNKS = 16  # partial sums per atom: enough for the threads, whatever their nu
 _GROUPS, _FEW_GROUPS, _LARGE = 8, 2, 64
 _BUFFER_ENTRIES = 1 << 23  # of results that cannot be written where they belong at once
 _PAIRS = 4096  # near neighbours that are done again at a time
+_MOST_RANK = 16  # of filters in native/filters.hpp
 _LAPACK_DIMENSION = 1024  # LAPACK's eigenvectors win: measured level near 1100, one thread
 
 # A forked child has none of its parent's OpenMP threads, and libgomp would wait for them.
@@ -310,6 +312,44 @@ class NativeEngine(Engine):
             logs[some] = super().logarithms(matrices[some])
         return logs
 
+    def _encode_filters(
+        self, data: Prepared, filters: RealArray, alpha: RealArray, beta: RealArray
+    ) -> RealArray:
+        line, packed = line_of(alpha, beta), self.prepare(data)
+        if line is None or filters.shape[2] > _MOST_RANK:
+            return super()._encode_filters(data, filters, alpha, beta)
+        assert isinstance(packed, NativeData)
+        out = np.empty((data.n_matrices, len(filters), alpha.shape[1] + 1))
+        threads = self._threads(data.n_matrices * filters.size * data.d)
+        rows = _filter_rows(packed, filters)
+        _native.encode_filters(self.instruction_set, packed.arrays(), rows, *line, out, threads)
+        return out
+
+    def pull_filters(
+        self,
+        data: Prepared,
+        filters: RealArray,
+        alpha: RealArray,
+        beta: RealArray,
+        cotangent: RealArray,
+    ) -> FilterPullback:
+        line, packed = line_of(alpha, beta), self.prepare(data)
+        if line is None or filters.shape[2] > _MOST_RANK:
+            return super().pull_filters(data, filters, alpha, beta, cotangent)
+        assert isinstance(packed, NativeData)
+        rows, chunks = _filter_rows(packed, filters), min(_CHUNKS, -(-data.n_matrices // 64))
+        sums = np.empty((len(rows), chunks, *rows.shape[1:]))
+        threads = self._threads(2 * data.n_matrices * filters.size * data.d)
+        weights = np.ascontiguousarray(cotangent)
+        _native.pullback_filters(
+            self.instruction_set, packed.arrays(), rows, *line, weights, chunks, sums, threads
+        )
+        gradient = np.empty_like(filters)
+        order = np.arange(data.d) if packed.order is None else packed.order
+        gradient[:, order] = sums.sum(axis=1).mT
+        none = np.zeros_like(alpha)
+        return FilterPullback(gradient, none, none)
+
     def _run(
         self, kernel: Callable[..., int], data: NativeData, atoms: NativeAtoms, *arrays: DeviceArray
     ) -> NDArray[np.uint8] | None:
@@ -417,3 +457,9 @@ def _trace_gradient(
             return atoms.gradient(summed - own)
         product = precision @ summed @ precision
         return atoms.gradient(own - 0.5 * (product + product.mT))
+
+
+def _filter_rows(data: NativeData, filters: RealArray) -> RealArray:
+    """Rows of the filters, (n_filters, p, d), with variables in the order of the packed data."""
+    ordered = filters if data.order is None else filters[:, data.order]
+    return np.ascontiguousarray(ordered.mT)

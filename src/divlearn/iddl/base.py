@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray, beside
 from divlearn.checks import RandomState, check_count, check_number
@@ -18,17 +19,19 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.interrupts import is_interrupted
 from divlearn.fitting.labelled import MatricesMixin
 from divlearn.fitting.progress import say, track
-from divlearn.iddl.features import Variant, make_variant, starts_from_grid
+from divlearn.iddl.features import Variant, make_variant, starts_from_grid, uses_line
 from divlearn.iddl.learning import (
     Choice,
     Ensemble,
     Learned,
     choose_heads,
     choose_penalty,
+    join_ranks,
     learn_single,
     train_folds,
 )
 from divlearn.iddl.losses import LOSSES, Loss
+from divlearn.iddl.objective import are_filters
 from divlearn.iddl.tasks import Task
 from divlearn.iddl.training import (
     METHODS,
@@ -38,6 +41,7 @@ from divlearn.iddl.training import (
     Part,
     Settings,
     initial_atoms,
+    initial_filters,
     search_plane,
     start_model,
 )
@@ -129,6 +133,9 @@ _TETHER = 1e-3
 _ATOMS_PER_CLASS = 3
 _MATRICES_PER_ATOM = 5
 _MOST_ATOMS = 150  # when their number is chosen for the user
+_RANKS = (1, 2, 4)  # beside full rank: models of other ranks err on other matrices
+_DIRECTIONS = 64  # of all filters of a model together; four per class where classes are many
+_MATRICES_PER_DIRECTION = 7
 _SCREENING_FOLDS = 4  # where nothing is averaged
 
 
@@ -147,6 +154,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         n_atoms: int | str = "auto",
         *,
         divergence: Any = "line",
+        rank: int | str = "auto",
         recipe: Recipe | None = None,
         cv: Splitter = 4,
         max_iter: int = 10,
@@ -155,28 +163,42 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:
-        self.n_atoms, self.divergence, self.recipe, self.cv = n_atoms, divergence, recipe, cv
+        self.n_atoms, self.divergence, self.rank = n_atoms, divergence, rank
+        self.recipe, self.cv = recipe, cv
         self.max_iter, self.random_state, self.engine = max_iter, random_state, engine
         self.verbose, self.regularize = verbose, regularize
 
     def _fit(self, task: Task, seed: int) -> Learned:
         """Choose, train and keep the best."""
         with limit_blas(1):
-            learned = self._learn(task, seed)
-            kept = learned.best() if isinstance(learned, Ensemble) else learned
-        self._keep(kept, task)
-        return kept
+            kept = []
+            for rank in self._ranks(task.shards.d):
+                learned = self._learn(task, seed, rank)
+                kept.append(learned.best() if isinstance(learned, Ensemble) else learned)
+            joined = join_ranks(kept, task) if len(kept) > 1 else kept[0]
+        self._keep(joined, task)
+        return joined
 
-    def _learn(self, task: Task, seed: int) -> Learned | Ensemble:
+    def _ranks(self, d: int) -> list[int | None]:
+        """Return the ranks of atoms, None for full rank."""
+        if self.rank == "full":
+            return [None]
+        if self.rank != "auto":
+            rank = check_count(self.rank, "rank")
+            return [rank if rank < d else None]
+        usual = self.cv is not None and self.recipe is None and uses_line(self.divergence)
+        return [None, *(rank for rank in _RANKS if usual and 2 * rank <= d)]
+
+    def _learn(self, task: Task, seed: int, rank: int | None = None) -> Learned | Ensemble:
         """Train one model of everything, or models of the folds."""
-        n_atoms = self._count_atoms(task.n_seen, task.n_groups)
+        n_atoms = self._count_atoms(task.n_seen, task.n_groups, rank)
         losses = self._losses(task)
         # Heads that are solved for again in the end need few digits while atoms move.
         given = self._how.fixed_penalty(task.n_seen)
         settings = self._settings(
             losses[0] if self.cv is None else losses[0].roughly(), given, seed
         )
-        make_atoms = self._starter(task, n_atoms, seed)
+        make_atoms = self._starter(task, n_atoms, seed, rank)
         single = self.cv is None or not task.folds
         # Without folds there is one model; folds then only choose the settings.
         whole = Part(task.shards, task.targets, make_atoms(None)) if single else None
@@ -220,7 +242,8 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
     def _variant(self, part: Part, pair: tuple[float, float] | None = None) -> Variant:
         start = self._how.start if pair is None else pair
-        return make_variant(self.divergence, len(part.atoms), start)
+        rank = part.atoms.shape[2] if are_filters(part.atoms) else None
+        return make_variant(self.divergence, len(part.atoms), start, rank)
 
     def _searches_plane(self) -> bool:
         return starts_from_grid(self.divergence) and self._how.start is None
@@ -230,7 +253,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         return Recipe() if self.recipe is None else self.recipe
 
     def _starter(
-        self, task: Task, n_atoms: int, seed: int
+        self, task: Task, n_atoms: int, seed: int, rank: int | None
     ) -> Callable[[Indices | None], RealArray]:
         """Make a function from rows of the sample, all by default, to first atoms."""
         block = task.sample.whole
@@ -245,7 +268,12 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             chosen = np.arange(len(X)) if rows is None else rows
             codes = None if task.codes is None else task.codes[chosen]
             known = lambda: logarithms()[beside(chosen, logarithms())]  # noqa: E731
-            return self._start(X[chosen], codes, n_atoms, seed, known)
+            if rank is None:
+                return self._start(X[chosen], codes, n_atoms, seed, known)
+            n_centres = min(n_atoms, self._count_atoms(task.n_seen, task.n_groups))
+            centres = self._start(X[chosen], codes, n_centres, seed, known)
+            random = np.random.RandomState(seed)
+            return initial_filters(X[chosen], centres, n_atoms, rank, random)
 
         return make_atoms
 
@@ -273,6 +301,13 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         if not named and not issubclass(kind, Loss):
             raise ValueError(f"loss={self.loss!r} must be auto, {', '.join(LOSSES)} or a Loss")
         check_number(self.max_iter, "max_iter")
+        if self.rank not in ("auto", "full"):
+            check_count(self.rank, "rank", fix=', or "auto" or "full"')
+            if self._how.solver != "joint":
+                raise ValueError(
+                    f"rank={self.rank} needs solver='joint', not {self._how.solver!r}; set "
+                    'rank="full", or the other solver'
+                )
         if self._how.penalty == "cv" and self.cv is not None:
             raise ValueError(
                 f'cv={self.cv!r} must be None with penalty="cv", which chooses for a single model; '
@@ -303,7 +338,11 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             seed=seed,
         )
 
-    def _count_atoms(self, n_matrices: int, n_groups: int) -> int:
+    def _count_atoms(self, n_matrices: int, n_groups: int, rank: int | None = None) -> int:
+        if rank is not None and (self.n_atoms == "auto" or self.rank == "auto"):
+            directions = max(_DIRECTIONS, 4 * n_groups)
+            each = min(directions, n_matrices // _MATRICES_PER_DIRECTION) // rank
+            return min(max(each, n_groups), n_matrices)
         if self.n_atoms == "auto" and self._how.atoms_per_class is not None:
             return self._how.atoms_per_class * n_groups
         if self.n_atoms == "auto":
@@ -343,22 +382,32 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         return np.concatenate(shards.map(function, [*self.models_, *more]))
 
     def _mean_scores(self, X: Any) -> RealArray:
+        check_is_fitted(self)
         return self._map(_mean_scores, X, *self.starts_)
 
     @property
     def atoms_(self) -> RealArray:
-        """Atoms of all models, shape (n_atoms, d, d)."""
-        return np.concatenate([model.atoms for model in self.models_])
+        """Atoms of all models of full rank, shape (n_atoms, d, d)."""
+        return self._of_full_rank("atoms")
 
     @property
     def alpha_(self) -> RealArray:
         """Alpha of every atom, shape (n_atoms, n_pairs)."""
-        return np.concatenate([model.alpha for model in self.models_])
+        return self._of_full_rank("alpha")
 
     @property
     def beta_(self) -> RealArray:
         """Beta of every atom, shape (n_atoms, n_pairs)."""
-        return np.concatenate([model.beta for model in self.models_])
+        return self._of_full_rank("beta")
+
+    @property
+    def filters_(self) -> list[RealArray]:
+        """Filters of the models of lower rank, shape (n_atoms, d, rank) each."""
+        return [model.atoms for model in self.models_ if are_filters(model.atoms)]
+
+    def _of_full_rank(self, name: str) -> RealArray:
+        full = [model for model in self.models_ if not are_filters(model.atoms)]
+        return np.concatenate([getattr(model, name) for model in full or self.models_])
 
 
 def _mean_scores(block: Block, models: Sequence[Model]) -> RealArray:

@@ -62,6 +62,12 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         "auto" takes softmax or ridge, whichever has the lower held-out loss. Your own `Loss` may be
         an instance or a class; see docs/extending.md. ``RidgeLoss(plain=True)`` of
         `divlearn.iddl` has the divergences themselves as features.
+    rank : int, "full" or "auto", default="auto"
+        Rank p of atoms. An atom of full rank is a whitening, :math:`D(X \\| B) = D(V^T X V \\| I)`
+        with :math:`B = (V V^T)^{-1}`; one of rank p has V of shape (d, p). Beside the divergences,
+        its features have the logarithm of the determinant of :math:`V^T X V`; with rank 1 they have
+        it alone, as common spatial patterns do. "auto" averages models of full rank and of
+        ranks 1, 2 and 4, unless full rank alone predicts held-out data clearly better.
     recipe : Recipe, optional
         How to learn: solver, initial atoms, penalty of the head; see `divlearn.iddl.Recipe`.
     cv : int, splitter, iterable of (train, test) indices or None, default=4
@@ -114,6 +120,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         *,
         divergence: Any = "line",
         loss: str | Loss | type[Loss] = "auto",
+        rank: int | str = "auto",
         recipe: Recipe | None = None,
         cv: Splitter = 4,
         max_iter: int = 10,
@@ -126,6 +133,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         super().__init__(
             n_atoms,
             divergence=divergence,
+            rank=rank,
             recipe=recipe,
             cv=cv,
             max_iter=max_iter,
@@ -180,6 +188,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
             )
         return cls(
             divergence=divergence,
+            rank="full",
             loss=LOSSES[loss](bias=loss != "ridge", plain=True),
             recipe=replace(recipe, **changes),
             cv=None,
@@ -233,23 +242,22 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         return self
 
     def fit_members(self, training: Training) -> dict[str, Self]:
-        """Fit to checked data; returns a classifier of each kind that was tried on the way.
+        """Fit atoms of full rank to checked data; returns a classifier of each kind on the way.
 
         Keys are "learned" or "start", the model with its initial atoms, and the name of the loss.
         """
         self._check_parameters()
-        data, engine = training.data, training.engine
-        block = block_in_memory(engine, data.matrices, None, np.ones(len(data.codes)))
-        seed = draw_seed(self.random_state)
+        data = training.data
+        block = block_in_memory(training.engine, data.matrices, None, np.ones(len(data.codes)))
         task = labelled_task(MemoryShards(block), data, training.folds)
         with limit_blas(1):
-            ensemble = self._learn(task, seed)
+            ensemble = self._learn(task, draw_seed(self.random_state))
             assert isinstance(ensemble, Ensemble)
             members = ensemble.members()
         found: dict[str, Self] = {}
         for pair in members:
             for stage, learned in zip(("learned", "start"), pair, strict=True):
-                member: Self = clone(self).set_params(loss=learned.choice.loss.name)
+                member: Self = clone(self).set_params(loss=learned.choice.loss.name, rank="full")
                 if stage == "start":
                     member.max_iter = 0
                 member._keep(learned, task)

@@ -52,11 +52,20 @@ def starts_from_grid(divergence: Any) -> bool:
     return isinstance(divergence, str) and divergence in _LEARNED
 
 
-def make_variant(divergence: Any, n_atoms: int, start: Point | RealArray | None = None) -> Variant:
+def uses_line(divergence: Any) -> bool:
+    """Tell whether atoms have the three fixed divergences with alpha + beta = 1."""
+    return isinstance(divergence, str) and divergence == "line"
+
+
+def make_variant(
+    divergence: Any, n_atoms: int, start: Point | RealArray | None = None, rank: int | None = None
+) -> Variant:
     """Make the parameters of atoms; `start` is the first pair of the paper's variants."""
     if start is not None:
         start = _check_pairs([start], "start")[0]
     pairs, learned = _starts(divergence, _PAIRS[0] if start is None else start)
+    if rank == 1 and uses_line(divergence):
+        pairs = pairs[:0]  # the size of a number says all
     m, name = len(pairs), divergence if isinstance(divergence, str) else ""
     if name == "S" or not learned:  # what all atoms share
         index = np.broadcast_to(np.arange(2 * m).reshape(m, 2), (n_atoms, m, 2))
@@ -125,11 +134,19 @@ class FeatureMap:
     offset: RealArray | None
 
     @classmethod
-    def start(cls, shards: Shards, targets: Parts, V: Parts, *, plain: bool) -> FeatureMap:
-        """Make a map with offsets a tenth of the mean divergences of the data."""
+    def start(
+        cls, shards: Shards, targets: Parts, V: Parts, *, plain: bool, sized: int = 0
+    ) -> FeatureMap:
+        """Make a map with offsets a tenth of the mean divergences of the data.
+
+        Of `sized` atoms the last value of each is a size, which has a logarithm as it is.
+        """
         if not plain:
             mean = shards.reduce(_mean, parts=[targets, V])
-            return cls(np.maximum(0.1 * mean, _LEAST_OFFSET))
+            offset = np.maximum(0.1 * mean, _LEAST_OFFSET)
+            if sized:
+                offset.reshape(sized, -1)[:, -1] = 0
+            return cls(offset)
         largest = shards.reduce(_largest, parts=[V], merge=max)
         if largest > _LARGEST:
             raise ValueError(

@@ -17,10 +17,12 @@ from divlearn.fitting.progress import tell, track
 from divlearn.iddl.features import Variant
 from divlearn.iddl.heads import Head, Samples, scores_of, solve_head
 from divlearn.iddl.losses import Loss
+from divlearn.iddl.tasks import Task
 from divlearn.iddl.training import History, Judge, Model, Part, Settings, Trained, train
 from divlearn.sharded.blocks import Block
 
 _WORSE = 1.03  # times the least held-out loss, from which on no weaker penalty is tried
+_CLEARLY = 3.0  # standard errors by which full rank alone must be better than all ranks
 _JUDGED = 1e-3  # tolerance of heads: beyond it, predictions do not change but by noise
 _CHOOSING_ITERATIONS = 10  # of models that only choose a penalty
 
@@ -284,6 +286,61 @@ class Ensemble:
         starts = refit(choice.joined) if choice.joined else []
         reasons, history = self._stop_reasons, self._history
         return Learned(choice, without, refit(choice), starts, n_iter, message, reasons, history)
+
+
+def join_ranks(ranks: Sequence[Learned], task: Task) -> Learned:
+    """Average models of several ranks, unless full rank is better by more than one standard error.
+
+    Full rank comes first. Scores are scaled to be comparable; models have heads such that the mean
+    over all models is the mean over ranks.
+    """
+    rows = ranks[0].choice.rows
+    folds = [np.flatnonzero(np.isin(rows, held)) for _, held in task.folds]
+
+    def average(choices: Sequence[Choice], positions: Indices) -> tuple[list[float], Choice]:
+        factors = [task.scale(one.scores[positions], rows[positions]) for one in choices]
+        scaled = [factor * one.scores for factor, one in zip(factors, choices, strict=True)]
+        scores = np.mean(scaled, axis=0)
+        return factors, replace(choices[0], scores=scores, shares=task.judge(scores, rows))
+
+    def decide(choices: Sequence[Choice], positions: Indices) -> tuple[list[float], Choice]:
+        factors, joined = average(choices, positions)
+        gains = (joined.shares - choices[0].shares)[positions]
+        if gains.sum() > _CLEARLY * np.sqrt(len(gains)) * gains.std():
+            return [], choices[0]
+        return factors, joined
+
+    everything = np.arange(len(rows))
+    factors, choice = decide([one.choice for one in ranks], everything)
+    without = []
+    for number, own in enumerate(folds):
+        others = np.setdiff1d(everything, own)
+        known = [one.without[number] for one in ranks]
+        without.append(decide(known, others if len(others) else everything)[1])
+    losses = ", ".join(f"{one.choice.held_out_loss:.4g}" for one in ranks)
+    said = f"held-out losses of ranks {losses}, averaged {choice.held_out_loss:.4g}"
+    if not factors:
+        return replace(ranks[0], without=without, message=f"{ranks[0].message}; {said}, not kept")
+    n_models = sum(len(one.models) + len(one.starts) for one in ranks)
+    models, starts = [], []
+    for one, factor in zip(ranks, factors, strict=True):
+        share = factor * n_models / (len(ranks) * (len(one.models) + len(one.starts)))
+        models += [_scaled(model, share) for model in one.models]
+        starts += [_scaled(model, share) for model in one.starts]
+    return replace(
+        ranks[0],
+        choice=choice,
+        without=without,
+        models=models,
+        starts=starts,
+        message=f"{ranks[0].message}; {said}",
+        stop_reasons=[reason for one in ranks for reason in one.stop_reasons],
+    )
+
+
+def _scaled(model: Model, factor: float) -> Model:
+    weights, bias = model.head
+    return replace(model, head=(factor * weights, factor * bias))
 
 
 def say_reasons(reasons: Sequence[str]) -> str:

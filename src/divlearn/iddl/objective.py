@@ -36,6 +36,54 @@ class Dictionary:
         products = self.frames @ self.frames.mT
         return 0.5 * products + 0.5 * products.mT
 
+    def usable(self, block: Block | None) -> bool:
+        """Whether the atoms are not too close to singular."""
+        return (usable if block is None else block.engine.usable)(self.atoms)
+
+    def moved(self, step: RealArray) -> RealArray:
+        """Return the frames after a step in their coordinates."""
+        return move_frames(self.frames, step.reshape(self.frames.shape))
+
+    def gradient(self, pulled: RealArray) -> RealArray:
+        """Turn what engines return into a gradient in the coordinates."""
+        return in_frames(beside(pulled, self.frames), self.atoms, self.frames)
+
+    def ways_to(self, anchors: RealArray) -> RealArray:
+        """Return the steps from the atoms to others."""
+        inverses = np.linalg.inv(self.frames)
+        seen = inverses @ beside(anchors, self.frames) @ inverses.mT
+        values, vectors = np.linalg.eigh(0.5 * (seen + seen.mT))
+        return (vectors * np.log(np.maximum(values, _TINY))[:, None, :]) @ vectors.mT
+
+
+@dataclass(frozen=True, eq=False)
+class Filters(Dictionary):
+    """Atoms of rank p, as filters V_k of shape (d, p); see `divlearn.engines.projected`.
+
+    Steps S lead to V_k + R S_k: with the square root R of an inverse mean matrix, coordinates do
+    not depend on the units of the data.
+    """
+
+    root: RealArray  # (d, d), symmetric
+
+    @property
+    def atoms(self) -> RealArray:
+        """The filters, shape (n_atoms, d, p)."""
+        return self.frames
+
+    def usable(self, block: Block | None) -> bool:
+        return bool(np.isfinite(self.frames).all())
+
+    def moved(self, step: RealArray) -> RealArray:
+        return self.frames + beside(self.root, step) @ step.reshape(self.frames.shape)
+
+    def gradient(self, pulled: RealArray) -> RealArray:
+        return beside(self.root, self.frames) @ beside(pulled, self.frames)
+
+    def ways_to(self, anchors: RealArray) -> RealArray:
+        away = beside(anchors, self.frames) - self.frames
+        return np.linalg.solve(beside(self.root, self.frames), away)
+
 
 @dataclass(frozen=True, eq=False)
 class Memo:
@@ -82,7 +130,7 @@ class Objective:
         self.learn_atoms = learn_atoms
         self.learn_parameters = learn_parameters and variant.learned
         self.tether, self.anchors = tether if learn_atoms else 0.0, anchors
-        self._seen_ways: tuple[RealArray, RealArray] | None = None  # frames, and their ways back
+        self._seen_ways: tuple[Dictionary, RealArray] | None = None  # with its ways back
         self.eigenproblems = 0  # pairs of a matrix and an atom that were decomposed so far
         self.warm: Head | None = None  # where the next head starts from
         self.tracing = False  # whether trials of one block keep what gradients can go on from
@@ -97,8 +145,7 @@ class Objective:
     def evaluate(self, point: Dictionary) -> Trial:
         """Compute the objective, or raise where an engine or a head fails."""
         block = self.shards.whole
-        judge = usable if block is None else block.engine.usable
-        if not judge(point.atoms):
+        if not point.usable(block):
             return Trial(point, np.inf)
         if block is not None and self.tracing:
             trial = self._trace(block, point)
@@ -106,7 +153,7 @@ class Objective:
             trial = self.solve_head(point, self.encode(point.atoms, point.parameters))
         if not self.tether:
             return trial
-        ways = self._ways_back(point.frames)
+        ways = self._ways_back(point)
         penalty = self.tether * float((ways**2).sum()) / len(ways)
         return replace(trial, value=trial.value + penalty)
 
@@ -114,18 +161,15 @@ class Objective:
         """Compute the objective, and keep what its gradient can go on from."""
         self.eigenproblems += len(block) * len(point.atoms)
         alpha, beta = self.variant.expand(point.parameters)
-        trace = block.engine.trace(block.data, Prepared.checked(point.atoms), alpha, beta)
+        trace = trace_rows(block, point.atoms, alpha, beta)
         trial = self.solve_head(point, [trace.values.reshape(len(block), -1)])
         return replace(trial, memo=replace(trial.memo, trace=trace))
 
-    def _ways_back(self, frames: RealArray) -> RealArray:
+    def _ways_back(self, point: Dictionary) -> RealArray:
         """Return the steps from atoms to their anchors, in the frames of the atoms."""
-        if self._seen_ways is None or self._seen_ways[0] is not frames:
-            inverses = np.linalg.inv(frames)
-            seen = inverses @ beside(self.anchors, frames) @ inverses.mT
-            values, vectors = np.linalg.eigh(0.5 * (seen + seen.mT))
-            ways = (vectors * np.log(np.maximum(values, _TINY))[:, None, :]) @ vectors.mT
-            self._seen_ways = frames, ways
+        if self._seen_ways is None or self._seen_ways[0] is not point:
+            assert self.anchors is not None
+            self._seen_ways = point, point.ways_to(self.anchors)
         return self._seen_ways[1]
 
     def encode(self, atoms: RealArray, parameters: RealArray) -> Parts:
@@ -163,9 +207,9 @@ class Objective:
         size, frames = point.frames.size, point.frames
         parts = np.zeros(size + len(point.parameters), like=frames)
         if self.learn_atoms:
-            parts[:size] = in_frames(beside(whitened, frames), point.atoms, frames).ravel()
+            parts[:size] = point.gradient(whitened).ravel()
         if self.tether:
-            ways = self._ways_back(frames)
+            ways = self._ways_back(point)
             parts[:size] -= (2 * self.tether / len(ways) * ways).ravel()
         if self.learn_parameters:
             parts[size:] = beside(self.variant.pull(*map(to_host, slopes)), frames)
@@ -202,14 +246,14 @@ class Objective:
         size = point.frames.size
         frames, parameters = point.frames, point.parameters
         if self.learn_atoms:
-            frames = move_frames(frames, step[:size].reshape(frames.shape))
+            frames = point.moved(step[:size])
         if self.learn_parameters:
             parameters = np.maximum(parameters + to_host(step[size:]), 0)
-        return Dictionary(frames, parameters)
+        return replace(point, frames=frames, parameters=parameters)
 
     def size(self, step: RealArray) -> float:
-        squares = step**2
-        atoms = squares[: len(step) - len(self.variant.start)].reshape(-1, self.shards.d**2)
+        squares, n_atoms = step**2, len(self.variant.alpha_index)
+        atoms = squares[: len(step) - len(self.variant.start)].reshape(n_atoms, -1)
         longest = atoms.sum(axis=1).max()
         if atoms.size < len(step):
             longest = np.maximum(longest, squares[atoms.size :].max())
@@ -223,9 +267,26 @@ class Objective:
 
 
 def encode_rows(block: Block, atoms: RealArray, alpha: RealArray, beta: RealArray) -> RealArray:
-    """Divergences of a block to usable atoms, shape (n_matrices, n_atoms * n_pairs)."""
-    V = block.engine.encode(block.data, Prepared.checked(atoms), alpha, beta)
+    """Divergences of a block to usable atoms or filters, shape (n_matrices, n_atoms * n_pairs)."""
+    if are_filters(atoms):
+        V = block.engine.encode_filters(block.data, atoms, alpha, beta)
+    else:
+        V = block.engine.encode(block.data, Prepared.checked(atoms), alpha, beta)
     return V.reshape(len(V), -1)
+
+
+def are_filters(atoms: RealArray) -> bool:
+    """Whether atoms have a rank below their size."""
+    return atoms.shape[-1] < atoms.shape[-2]
+
+
+def trace_rows(block: Block, atoms: RealArray, alpha: RealArray, beta: RealArray) -> Trace:
+    """Divergences of a block, and what computes their gradients."""
+    if not are_filters(atoms):
+        return block.engine.trace(block.data, Prepared.checked(atoms), alpha, beta)
+    engine, known = block.engine, (block.data, atoms, alpha, beta)
+    values = engine.encode_filters(*known)
+    return Trace(values, lambda cotangent, _: engine.pull_filters(*known, cotangent))
 
 
 def design_rows(_: Block, V: RealArray, feature_map: FeatureMap, units: Units) -> RealArray:
@@ -269,9 +330,11 @@ def _pull(
     slopes = slopes_of(targets, design, loss, head)
     cotangent = slopes @ beside(head[0], slopes)
     in_V = feature_map.pull(V, design, units, targets[1], cotangent, sums)
-    in_V = in_V[:, columns].reshape(-1, *alpha.shape)
+    in_V = in_V[:, columns].reshape(len(in_V), len(atoms), -1)
     if trace is not None:
         return trace.pull(in_V, parameters)
+    if are_filters(atoms):
+        return block.engine.pull_filters(block.data, atoms, alpha, beta, in_V)
     back = block.engine.pullback(
         block.data, Prepared.checked(atoms), alpha, beta, in_V, parameters=parameters
     )

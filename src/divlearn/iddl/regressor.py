@@ -25,7 +25,7 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # 
     ----------
     n_atoms : int or "auto"
         "auto" is 3, fewer for fewer than 15 matrices.
-    divergence, recipe, cv, max_iter, random_state, engine, verbose, regularize
+    divergence, rank, recipe, cv, max_iter, random_state, engine, verbose, regularize
         As in `IDDLClassifier`.
 
     Attributes

@@ -52,6 +52,13 @@ class Task:
         """Classes, or 1 without them."""
         return 1 if self.codes is None else self.wanted.shape[1]
 
+    def scale(self, scores: RealArray, rows: Indices) -> float:
+        """Return the factor that makes scores of several models comparable."""
+        if self.codes is None:
+            return 1.0
+        weights = self.weights[rows] / self.weights[rows].sum()
+        return 1 / fit_temperature(scores, self.codes[rows], weights)[0]
+
     def part(self, train: Indices, held: Indices, atoms: RealArray) -> Part:
         block = self.sample.whole
         assert block is not None

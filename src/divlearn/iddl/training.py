@@ -3,24 +3,25 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 from sklearn.cluster import KMeans
 
 from divlearn.arrays import Indices, RealArray, beside, on_device, to_host
-from divlearn.engines import Prepared
 from divlearn.fitting.interrupts import is_interrupted
 from divlearn.iddl.features import FeatureMap, Units, Variant, units_on_host
 from divlearn.iddl.heads import Head, scores_of, solve_heads
 from divlearn.iddl.losses import Loss
-from divlearn.iddl.objective import Dictionary, Objective, encode_rows
+from divlearn.iddl.objective import Dictionary, Filters, Objective, are_filters, encode_rows
 from divlearn.iddl.solvers import Fit, solve_bcd, solve_joint
 from divlearn.iddl.stochastic import solve_stochastic
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
+from divlearn.spd import invsqrtm
 from divlearn.vector_kmeans import fit_vectors, greedy_seeds, refine_centres
 
 SOLVERS: dict[str, Callable[..., Fit]] = {
@@ -67,7 +68,7 @@ class Model:
 
     Attributes
     ----------
-    atoms : ndarray, shape (n_atoms, d, d)
+    atoms : ndarray, shape (n_atoms, d, d), or filters of atoms of rank p, (n_atoms, d, p)
     alpha, beta : ndarray, shape (n_atoms, n_pairs)
     offset : ndarray or None
         Features are logarithms of divergences plus this, or the divergences themselves.
@@ -76,7 +77,7 @@ class Model:
     head : tuple of ndarray, weights and bias.
     """
 
-    atoms: Annotated[RealArray, "n_atoms d d"]
+    atoms: Annotated[RealArray, "n_atoms d p"]
     alpha: Annotated[RealArray, "n_atoms n_pairs"]
     beta: Annotated[RealArray, "n_atoms n_pairs"]
     offset: Annotated[RealArray | None, "n_features"]
@@ -104,7 +105,7 @@ def start_model(part: Part, settings: Settings, variant: Variant) -> Model:
     alpha, beta = variant.expand(variant.start)
     V, feature_map = _start_features(part, settings, variant)
     units = feature_map.units(part.shards, part.targets, V)
-    none = np.zeros((0, alpha.size)), np.zeros(0)
+    none = np.zeros((0, V[0].shape[1])), np.zeros(0)
     return _model(part.atoms, alpha, beta, feature_map, units, none)
 
 
@@ -122,7 +123,8 @@ def _model(
 
 def _start_features(part: Part, settings: Settings, variant: Variant) -> tuple[Parts, FeatureMap]:
     V = part.shards.hold(encode_rows, part.atoms, *variant.expand(variant.start))
-    return V, FeatureMap.start(part.shards, part.targets, V, plain=settings.loss.plain)
+    sized = len(part.atoms) if are_filters(part.atoms) else 0
+    return V, FeatureMap.start(part.shards, part.targets, V, plain=settings.loss.plain, sized=sized)
 
 
 def train(part: Part, settings: Settings, variant: Variant) -> Trained:
@@ -139,7 +141,11 @@ def train(part: Part, settings: Settings, variant: Variant) -> Trained:
         tether=settings.tether,
         anchors=part.atoms,
     )
-    start = Dictionary(np.linalg.cholesky(part.atoms), variant.start)
+    if are_filters(part.atoms):
+        mean = part.shards.reduce(_mean_matrix, parts=[part.targets])
+        start: Dictionary = Filters(part.atoms, variant.start, invsqrtm(mean))
+    else:
+        start = Dictionary(np.linalg.cholesky(part.atoms), variant.start)
     learns = (objective.learn_atoms or objective.learn_parameters) and not is_interrupted()
     max_iter = settings.max_iter if learns else 0
     fit = SOLVERS[settings.solver](
@@ -189,6 +195,37 @@ def initial_atoms(
         _centres(vectors[beside(group, vectors)], n, random_state) for group, n in chosen if n
     ]
     return to_host(from_log_vectors(np.concatenate(centres)))
+
+
+def initial_filters(
+    X: RealArray, centres: RealArray, n_filters: int, rank: int, random: np.random.RandomState
+) -> RealArray:
+    """Make filters that whiten centres of classes, shape (n_filters, d, rank).
+
+    The first of a centre let through where it differs most from the mean of X, as common spatial
+    patterns do; where these are used up, random directions follow.
+    """
+    known = [_by_difference(one, X.mean(axis=0)) for one in centres]
+    d = X.shape[-1]
+    filters = []
+    for number in range(n_filters):
+        turn, centre = divmod(number, len(centres))
+        own = known[centre][:, turn * rank : (turn + 1) * rank]
+        if own.shape[1] < rank:
+            own = known[centre] @ np.linalg.qr(random.standard_normal((d, rank)))[0]
+        filters.append(own)
+    return np.stack(filters)
+
+
+def _by_difference(centre: RealArray, mean: RealArray) -> RealArray:
+    """Columns that whiten a centre, those first whose variance differs most from the mean's."""
+    values, vectors = eigh(centre, mean)
+    order = np.argsort(-np.abs(np.log(values)))
+    return vectors[:, order] / np.sqrt(values[order])
+
+
+def _mean_matrix(block: Block, targets: Any) -> RealArray:
+    return np.tensordot(to_host(targets[1]), block.matrices, axes=1)
 
 
 def _centres(vectors: RealArray, n: int, random_state: np.random.RandomState) -> RealArray:
@@ -270,11 +307,6 @@ def _encode(
 ) -> RealArray:
     """Divergences to atoms, (n_matrices, n_atoms, n_points)."""
     assert block is not None
-    alpha, beta = np.array(points).T
-    shape = len(atoms), len(points)
-    return block.engine.encode(
-        block.data,
-        Prepared.checked(atoms),
-        np.broadcast_to(alpha, shape),
-        np.broadcast_to(beta, shape),
-    )
+    pairs = np.broadcast_to(points, (len(atoms), len(points), 2))
+    V = encode_rows(block, atoms, pairs[..., 0], pairs[..., 1])
+    return V.reshape(len(V), len(atoms), -1)[..., : len(points)]

@@ -49,6 +49,9 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
     ----------
     n_atoms : int or str, default="auto"
         As in `IDDLClassifier`; at most 3 without y.
+    rank : int, "full" or "auto", default="full"
+        As in `IDDLClassifier`. Of an atom of lower rank, the last value is the determinant of
+        :math:`V^T X V` to the power 1/p.
     divergence, loss, recipe, cv, max_iter, random_state, engine, verbose, regularize
         As in `IDDLClassifier`. The head only serves learning; `transform` returns the divergences
         themselves.
@@ -72,6 +75,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         *,
         divergence: Any = "line",
         loss: str | Loss | type[Loss] = "auto",
+        rank: int | str = "full",
         recipe: Recipe | None = None,
         cv: Splitter = 4,
         max_iter: int = 10,
@@ -83,6 +87,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         super().__init__(
             n_atoms,
             divergence=divergence,
+            rank=rank,
             recipe=recipe,
             cv=cv,
             max_iter=max_iter,

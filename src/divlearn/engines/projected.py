@@ -1,0 +1,240 @@
+r"""Atoms of rank p: divergences :math:`D(V^T X V \,\|\, I)` of projected matrices.
+
+An atom is a whitening: with :math:`B = (V V^T)^{-1}`, :math:`D(X \| B) = D(V^T X V \| I)`. A filter
+V of shape (d, p), p < d, compares the part of X that it lets through.
+
+There are many projected matrices, and they are small. Their entries come first, shape (p, p, n), so
+that each operation of a factorization is one on long vectors, on the host or on a device.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from divlearn.arrays import RealArray, beside, to_host
+from divlearn.spectral import abld_scalar
+
+_CHUNK = 1 << 18  # entries of products of filters and matrices that are held at a time
+_SMALLEST = 1e-290  # a pivot: what is singular up to rounding has a divergence, though a large one
+
+
+class FilterPullback(NamedTuple):
+    """Gradients of a weighted sum of values: in the filters, and in alpha and beta."""
+
+    filters: RealArray
+    alpha: RealArray
+    beta: RealArray
+
+
+def encode_filters(
+    X: RealArray, filters: RealArray, alpha: RealArray, beta: RealArray
+) -> RealArray:
+    """Compute values of all matrices and filters, shape (n_matrices, n_filters, n_pairs + 1).
+
+    They are the divergences of every pair (alpha, beta), shape (n_filters, n_pairs), and last the
+    determinant of the projected matrix to the power 1/p, a size that a divergence has no sign of.
+    """
+    found = []
+    for some, products in _products(X, filters):
+        functions = _Functions(_small(products, filters), alpha, beta)
+        values = np.stack([*functions.divergences(), functions.size], axis=-1)
+        found.append(values.reshape(len(some), len(filters), -1))
+    return np.concatenate(found)
+
+
+def pull_filters(
+    X: RealArray, filters: RealArray, alpha: RealArray, beta: RealArray, cotangent: RealArray
+) -> FilterPullback:
+    """Gradients of ``(cotangent * encode_filters(X, filters, alpha, beta)).sum()``."""
+    n_filters, d, p = filters.shape
+    gradient = np.zeros_like(filters)
+    slopes = np.zeros((2, *alpha.shape))
+    start = 0
+    for some, products in _products(X, filters):
+        weights = cotangent[start : start + len(some)].reshape(-1, cotangent.shape[-1]).T
+        start += len(some)
+        functions = _Functions(_small(products, filters), alpha, beta)
+        total = functions.pull(weights[:-1])
+        total += weights[-1] / p * functions.size * functions.inverse
+        slopes += functions.parameter_slopes(weights[:-1])
+        total = np.moveaxis(total.reshape(p, p, len(some), n_filters), 2, 0)  # (n, p, p, n_filters)
+        for k in range(n_filters):
+            left = products[:, k * p : (k + 1) * p].reshape(-1, d)
+            gradient[k] += 2 * left.T @ total[..., k].reshape(-1, p)
+    return FilterPullback(gradient, *slopes)
+
+
+def line_of(alpha: RealArray, beta: RealArray) -> tuple[RealArray, RealArray] | None:
+    """Return the pairs with alpha + beta = 1 that all filters share; None if some are others."""
+    shared = (alpha == alpha[:1]).all() and (beta == beta[:1]).all()
+    on_line = (alpha + beta == 1).all() and min(alpha.min(initial=0), beta.min(initial=0)) >= 0
+    return (alpha[0].copy(), beta[0].copy()) if shared and on_line else None
+
+
+def _products(X: RealArray, filters: RealArray) -> Iterator[tuple[RealArray, RealArray]]:
+    """Yield some matrices, and products of all filters with them, (n, n_filters * p, d)."""
+    rows = filters.mT.reshape(-1, filters.shape[1])
+    size = max(1, _CHUNK // rows.size)
+    for start in range(0, len(X), size):
+        some = X[start : start + size]
+        yield some, rows @ some
+
+
+def _small(products: RealArray, filters: RealArray) -> RealArray:
+    """Projected matrices, shape (p, p, n * n_filters)."""
+    n_filters, d, p = filters.shape
+    Y = products.reshape(-1, n_filters, p, d) @ filters
+    return np.moveaxis(Y, (2, 3), (0, 1)).reshape(p, p, -1).copy()
+
+
+class _Functions:
+    """Divergences of small matrices Y to the identity, for the pairs of every filter.
+
+    Where alpha + beta = 1 for all filters, log-determinants do; other pairs need eigenvalues.
+    """
+
+    def __init__(self, Y: RealArray, alpha: RealArray, beta: RealArray) -> None:
+        self.Y, self.alpha, self.beta = Y, alpha, beta
+        self.factor = _factor(Y)
+        self.logdet = _logdet(self.factor)
+
+    def _line(self, pair: int) -> tuple[float, float] | None:
+        a, b = self.alpha[:, pair], self.beta[:, pair]
+        constant = bool((a == a[0]).all() and (b == b[0]).all() and a[0] + b[0] == 1)
+        return (float(a[0]), float(b[0])) if constant and min(a[0], b[0]) >= 0 else None
+
+    @cached_property
+    def inverse(self) -> RealArray:
+        return _inverse(self.factor)
+
+    @property
+    def size(self) -> RealArray:
+        """The determinant to the power 1/p."""
+        return np.exp(self.logdet / len(self.Y))
+
+    def divergences(self) -> list[RealArray]:
+        """Divergences, an array of n * n_filters for each pair."""
+        p, logdet, found = len(self.Y), self.logdet, []
+        for pair in range(self.alpha.shape[1]):
+            line = self._line(pair)
+            if line is None:
+                found.append(self._of_spectra(pair, "f")[0])
+            elif line == (0.0, 1.0):
+                found.append(_trace(self.Y) - logdet - p)
+            elif line == (1.0, 0.0):
+                found.append(_trace(self.inverse) + logdet - p)
+            else:
+                a, b = line
+                mixed = _logdet(_factor(_mixed(self.Y, a, b)))
+                found.append((mixed - a * logdet) / (a * b))
+        return found
+
+    def pull(self, weights: RealArray) -> RealArray:
+        """Gradient in Y of the weighted sum of divergences, one row of weights for each pair."""
+        total = np.zeros_like(self.Y)
+        for pair, weight in enumerate(weights):
+            line = self._line(pair)
+            if line is None:
+                total += weight * self._spectral_slope(pair)
+            elif line == (0.0, 1.0):
+                _add_diagonal(total, weight)
+                total -= weight * self.inverse
+            elif line == (1.0, 0.0):
+                total += weight * (self.inverse - _square(self.inverse))
+            else:
+                a, b = line
+                total += weight / b * (_inverse(_factor(_mixed(self.Y, a, b))) - self.inverse)
+        return total
+
+    def parameter_slopes(self, weights: RealArray) -> RealArray:
+        """Gradients in alpha and beta, (2, n_filters, n_pairs); zeros where pairs are fixed."""
+        slopes = np.zeros((2, *self.alpha.shape))
+        for pair, weight in enumerate(weights):
+            if self._line(pair) is None:
+                found = self._of_spectra(pair, "f_alpha", "f_beta")
+                for number, one in enumerate(found):
+                    sums = to_host(weight * one).reshape(-1, len(self.alpha)).sum(axis=0)
+                    slopes[number, :, pair] = sums
+        return slopes
+
+    @cached_property
+    def spectra(self) -> tuple[RealArray, RealArray]:
+        """Logarithms of eigenvalues, (n, p), and eigenvectors, (n, p, p), on the host."""
+        values, vectors = np.linalg.eigh(np.moveaxis(to_host(self.Y), 2, 0))
+        return np.log(np.maximum(values, _SMALLEST)), vectors
+
+    def _of_spectra(self, pair: int, *names: str) -> list[RealArray]:
+        """Sum functions of `abld_scalar` over the eigenvalues."""
+        known = self._scalars(pair, *names)
+        return [beside(one.sum(axis=1), self.Y) for one in known]
+
+    def _scalars(self, pair: int, *names: str) -> list[RealArray]:
+        t = self.spectra[0]
+        repeats = len(t) // len(self.alpha)
+        a, b = (np.tile(one[:, pair], repeats)[:, None] for one in (self.alpha, self.beta))
+        found = abld_scalar(t, a, b, derivatives=[name for name in names if name != "f"])
+        return [getattr(found, name) for name in names]
+
+    def _spectral_slope(self, pair: int) -> RealArray:
+        t, vectors = self.spectra
+        (slopes,) = self._scalars(pair, "f_t")
+        full = (vectors * (slopes * np.exp(-t))[:, None, :]) @ vectors.mT
+        return beside(np.moveaxis(full, 0, 2), self.Y)
+
+
+# --- small matrices, entries first ----------------------------------------------------------------
+
+
+def _factor(Y: RealArray) -> RealArray:
+    """Cholesky factors, lower triangular."""
+    L = np.zeros_like(Y)
+    for j in range(len(Y)):
+        pivot = Y[j, j] - (L[j, :j] ** 2).sum(axis=0)
+        L[j, j] = np.sqrt(np.maximum(pivot, _SMALLEST))
+        for i in range(j + 1, len(Y)):
+            L[i, j] = (Y[i, j] - (L[i, :j] * L[j, :j]).sum(axis=0)) / L[j, j]
+    return L
+
+
+def _inverse(L: RealArray) -> RealArray:
+    """Inverses of matrices, from their Cholesky factors."""
+    p, R = len(L), np.zeros_like(L)
+    for j in range(p):
+        R[j, j] = 1 / L[j, j]
+        for i in range(j + 1, p):
+            R[i, j] = -(L[i, j:i] * R[j:i, j]).sum(axis=0) / L[i, i]
+    return _fill(lambda i, j: (R[j:, i] * R[j:, j]).sum(axis=0), L)
+
+
+def _square(Y: RealArray) -> RealArray:
+    return _fill(lambda i, j: (Y[i] * Y[j]).sum(axis=0), Y)
+
+
+def _fill(entry: Callable[[int, int], RealArray], like: RealArray) -> RealArray:
+    """Symmetric matrices from their entries with i <= j."""
+    filled = np.empty_like(like)
+    for j in range(len(like)):
+        for i in range(j + 1):
+            filled[i, j] = filled[j, i] = entry(i, j)
+    return filled
+
+
+def _mixed(Y: RealArray, a: float, b: float) -> RealArray:
+    mixed = a * Y
+    _add_diagonal(mixed, b)
+    return mixed
+
+
+def _add_diagonal(Y: RealArray, value: RealArray | float) -> None:
+    for j in range(len(Y)):
+        Y[j, j] += value
+
+
+def _trace(Y: RealArray) -> RealArray:
+    return sum(Y[j, j] for j in range(len(Y)))
+
+
+def _logdet(L: RealArray) -> RealArray:
+    return 2 * sum(np.log(L[j, j]) for j in range(len(L)))

@@ -1,0 +1,123 @@
+"""Filters, atoms of a rank below their size: against mpmath, finite differences and full rank."""
+
+import mpmath
+import numpy as np
+import pytest
+from conftest import every_instruction_set, make_engine, wishart
+from numpy.testing import assert_allclose, assert_array_equal
+
+from divlearn.arrays import to_host
+
+LINE = np.array([[0.5, 0.5], [0.0, 1.0], [1.0, 0.0], [0.25, 0.75]])
+OTHERS = np.array([[1.0, 1.0], [0.0, 0.0], [0.5, 0.5]])
+
+
+def problem(n=21, d=7, n_filters=5, p=3, pairs=LINE, seed=0):
+    rng = np.random.default_rng(seed)
+    X = wishart(rng, n, d)
+    filters = 0.5 * rng.standard_normal((n_filters, d, p))
+    alpha, beta = (np.tile(one, (n_filters, 1)) for one in pairs.T)
+    return X, filters, alpha, beta
+
+
+def scalar(eigenvalue, a, b):
+    """The function of the definition, at 50 digits."""
+    t = mpmath.log(eigenvalue)
+    a, b = mpmath.mpf(a), mpmath.mpf(b)
+    if a == b == 0:
+        return t**2 / 2
+    if a == 0:
+        return (mpmath.exp(b * t) - 1 - b * t) / b**2
+    if b == 0:
+        return (mpmath.exp(-a * t) - 1 + a * t) / a**2
+    return mpmath.log((a * mpmath.exp(b * t) + b * mpmath.exp(-a * t)) / (a + b)) / (a * b)
+
+
+@every_instruction_set
+@pytest.mark.parametrize("pairs", [LINE, OTHERS], ids=["line", "others"])
+@pytest.mark.parametrize("p", [1, 2, 5])
+def test_values_are_those_of_the_definition(engine, pairs, p):
+    X, filters, alpha, beta = problem(n=3, n_filters=2, p=p, pairs=pairs)
+    values = to_host(engine.encode_filters(engine.prepare(X), filters, alpha, beta))
+    assert values.shape == (3, 2, len(pairs) + 1)
+    with mpmath.workdps(50):
+        for i, k in np.ndindex(3, 2):
+            V = mpmath.matrix(filters[k].tolist())
+            small = V.T * mpmath.matrix(X[i].tolist()) * V
+            eigenvalues = mpmath.eigsy(small, eigvals_only=True)
+            right = [sum(scalar(one, a, b) for one in eigenvalues) for a, b in pairs.tolist()]
+            size = mpmath.det(small) ** (mpmath.mpf(1) / p)
+            assert_allclose(values[i, k], [float(one) for one in (*right, size)], rtol=1e-12)
+
+
+@every_instruction_set
+def test_square_filters_are_atoms_of_full_rank(engine):
+    X, filters, alpha, beta = problem(d=6, p=6)
+    atoms = np.linalg.inv(filters @ filters.mT)
+    data = engine.prepare(X)
+    values = to_host(engine.encode_filters(data, filters, alpha, beta))[..., :-1]
+    assert_allclose(values, to_host(engine.encode(data, atoms, alpha, beta)), rtol=1e-9)
+
+
+@every_instruction_set
+@pytest.mark.parametrize("pairs", [LINE, OTHERS], ids=["line", "others"])
+@pytest.mark.parametrize("p", [1, 4, 17])
+def test_gradients_are_differences(engine, pairs, p):
+    X, filters, alpha, beta = problem(d=20, p=p, pairs=pairs)
+    alpha, beta = alpha + (pairs is OTHERS), beta + (pairs is OTHERS)  # off the axes
+    data, rng = engine.prepare(X), np.random.default_rng(1)
+    shape = len(X), len(filters), len(pairs) + 1
+    cotangent, step = rng.standard_normal(shape), rng.standard_normal(filters.shape)
+    found = engine.pull_filters(data, filters, alpha, beta, cotangent)
+
+    def total(moved, a=alpha, b=beta):
+        return float((cotangent * to_host(engine.encode_filters(data, moved, a, b))).sum())
+
+    h = 1e-6
+    slope = (total(filters + h * step) - total(filters - h * step)) / (2 * h)
+    assert_allclose((to_host(found.filters) * step).sum(), slope, rtol=1e-6)
+    if pairs is OTHERS:
+        one = np.zeros_like(alpha)
+        one[2, 1] = h
+        in_alpha = (total(filters, alpha + one) - total(filters, alpha - one)) / (2 * h)
+        in_beta = (total(filters, b=beta + one) - total(filters, b=beta - one)) / (2 * h)
+        assert_allclose([found.alpha[2, 1], found.beta[2, 1]], [in_alpha, in_beta], rtol=1e-5)
+
+
+@every_instruction_set
+def test_variables_of_other_units_change_nothing(engine):
+    """Engines reorder variables of very different size, and scale matrices by powers of two."""
+    X, filters, alpha, beta = problem()
+    units = np.geomspace(1e-9, 1e9, X.shape[-1])[::-1]
+    cotangent = np.random.default_rng(2).standard_normal((len(X), len(filters), len(LINE) + 1))
+    plain = engine.prepare(X), filters
+    scaled = engine.prepare(units[:, None] * X * units), filters / units[:, None]
+    values = [to_host(engine.encode_filters(*one, alpha, beta)) for one in (plain, scaled)]
+    assert_allclose(values[1], values[0], rtol=1e-9)
+    pulled = [
+        to_host(engine.pull_filters(*one, alpha, beta, cotangent).filters)
+        for one in (plain, scaled)
+    ]
+    assert_allclose(pulled[1] / units[:, None], pulled[0], rtol=1e-7)
+
+
+@every_instruction_set
+def test_threads_change_no_bit(engine_name):
+    X, filters, alpha, beta = problem(n=300, n_filters=40)
+    cotangent = np.random.default_rng(2).standard_normal((len(X), len(filters), len(LINE) + 1))
+    results = []
+    for n_threads in (1, 2):
+        engine = make_engine(engine_name, n_threads)
+        data = engine.prepare(X)
+        values = engine.encode_filters(data, filters, alpha, beta)
+        pulled = engine.pull_filters(data, filters, alpha, beta, cotangent).filters
+        results.append((to_host(values), to_host(pulled)))
+    for one, other in zip(*results, strict=True):
+        assert_array_equal(one, other)
+
+
+def test_what_is_no_number_is_refused(engine):
+    X, filters, alpha, beta = problem()
+    filters[1, 0, 0] = np.nan
+    with pytest.raises(FloatingPointError, match="found no divergence of"):
+        engine.encode_filters(engine.prepare(X), filters, alpha, beta)

@@ -1,0 +1,159 @@
+"""Atoms of lower rank: their objective, where they start, what is averaged, and what they find."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.linalg import eigh
+from sklearn.model_selection import GroupKFold
+
+from divlearn import IDDLClassifier, IDDLRegressor, IDDLTransformer, load, save
+from divlearn.iddl import Recipe
+from divlearn.iddl.features import FeatureMap, make_variant
+from divlearn.iddl.learning import Choice, Learned, join_ranks
+from divlearn.iddl.losses import SoftmaxLoss
+from divlearn.iddl.objective import Filters, Objective
+from divlearn.iddl.training import Model, initial_filters
+from divlearn.sharded.opening import open_data
+from divlearn.spd import invsqrtm
+
+
+def filtered(n=240, d=10, seed=0):
+    """Recordings of which one hidden source has another variance in the second class."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    sources = rng.standard_normal((n, d, 60))
+    sources[y == 1, 0] *= 1.8
+    mixed = rng.standard_normal((d, d)) @ sources
+    return mixed @ mixed.mT / 60, y
+
+
+@pytest.mark.parametrize("divergence", ["line", [(0.7, 1.2), (0.3, 0.4)]])
+@pytest.mark.parametrize("rank", [1, 2])
+def test_gradients_of_the_objective_are_differences(divergence, rank):
+    X, y = filtered(n=40, d=5)
+    rng = np.random.default_rng(1)
+    variant = make_variant(divergence, 3, rank=rank)
+    start = Filters(0.3 * rng.standard_normal((3, 5, rank)), variant.start, invsqrtm(X.mean(0)))
+    shards, targets = open_data(X), [(np.eye(2)[y], np.full(40, 1 / 40))]
+    n_values = variant.alpha_index.shape[1] + 1
+    objective = Objective(
+        shards,
+        targets,
+        variant,
+        FeatureMap(np.tile(np.append(np.full(n_values - 1, 0.1), 0.0), 3)),
+        SoftmaxLoss(),
+        1e-2,
+        tether=0.1,
+        anchors=start.frames + 0.1,
+    )
+    gradient = objective.gradient(objective.trial(start))
+    step, h = rng.standard_normal(len(gradient)), 1e-6
+    ends = [objective.trial(objective.move(start, s * h * step)).value for s in (1, -1)]
+    if isinstance(divergence, str):
+        step[start.frames.size :] = 0  # fixed
+    assert_allclose(gradient @ step, (ends[0] - ends[1]) / (2 * h), rtol=1e-5)
+
+
+def test_filters_start_at_common_spatial_patterns():
+    X, y = filtered()
+    means = np.stack([X[y == label].mean(axis=0) for label in (0, 1)])
+    filters = initial_filters(X, means, 30, 1, np.random.RandomState(0))
+    values, vectors = eigh(means[1], X.mean(axis=0))
+    pattern = vectors[:, np.abs(np.log(values)).argmax()]
+    first = filters[1, :, 0]
+    assert_allclose(abs(first @ pattern) / np.linalg.norm(first) / np.linalg.norm(pattern), 1)
+    # Each whitens its centre, also those that are random because patterns are used up.
+    for number, one in enumerate(filters):
+        assert_allclose(one.T @ means[number % 2] @ one, np.eye(1), atol=1e-9)
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+def test_a_low_rank_finds_the_source(rank):
+    X, y = filtered()
+    model = IDDLClassifier(rank=rank, random_state=0).fit(X[:120], y[:120])
+    assert model.score(X[120:], y[120:]) > 0.9
+    assert {one.shape[1:] for one in model.filters_} == {(10, rank)}
+
+
+def test_auto_averages_ranks():
+    X, y = filtered(n=120)
+    model = IDDLClassifier(random_state=0).fit(X, y)
+    ranks = {one.atoms.shape[2] for one in model.models_}
+    assert ranks == {10, 1, 2, 4}
+    assert model.atoms_.shape[1:] == (10, 10)
+    assert "held-out losses of ranks" in model.message_
+    # The mean over models is the mean over ranks of scores on one scale.
+    single = [
+        IDDLClassifier(rank=one, random_state=0).fit(X, y).decision_function(X)
+        for one in ("full", 1, 2, 4)
+    ]
+    mean = np.mean(single, axis=0)
+    found = model.decision_function(X) * model.temperature_
+    assert_allclose(found, mean, atol=1e-6 * np.abs(mean).max())
+
+
+@pytest.mark.parametrize(("noise", "kept"), [(0.1, [8, 1]), (9.0, [8])])
+def test_full_rank_alone_where_it_is_clearly_better(noise, kept):
+    rng = np.random.default_rng(0)
+    rows, codes = np.arange(100), np.arange(100) % 2
+    folds = [(rows[50:], rows[:50]), (rows[:50], rows[50:])]
+    task = SimpleNamespace(
+        folds=folds,
+        scale=lambda scores, rows: 1.0,
+        judge=lambda scores, rows: np.logaddexp(0, (1 - 2 * codes[rows]) * scores[:, 0]) / 100,
+    )
+
+    def learned(scores, size):
+        choice = Choice(SoftmaxLoss(), 0.1, rows, scores, task.judge(scores, rows))
+        none = np.zeros((2, 1))
+        head = np.ones((1, 1)), np.ones(1)
+        model = Model(np.zeros((2, 8, size)), none, none, None, None, head)
+        return Learned(choice, [choice] * 2, [model], [], 1, "", [], {})
+
+    true = (2.0 * codes - 1 + 0.1 * rng.standard_normal(100))[:, None]
+    other = true + noise * rng.standard_normal((100, 1))
+    joined = join_ranks([learned(true, 8), learned(other, 1)], task)
+    assert [one.atoms.shape[2] for one in joined.models] == kept
+    assert_allclose(joined.choice.scores, (true + other) / 2 if len(kept) == 2 else true)
+
+
+def test_groups_decide_as_for_full_rank():
+    X, y = filtered(n=120)
+    groups = np.arange(120) // 10
+    folds = list(GroupKFold(4).split(X, y, groups))
+    model = IDDLClassifier(cv=folds, random_state=0).fit(X, y)
+    assert np.isfinite(model.oof_proba_).all()
+
+
+def test_files_keep_filters(tmp_path):
+    X, y = filtered(n=80)
+    model = IDDLClassifier(random_state=0).fit(X, y)
+    save(model, tmp_path / "model.divlearn")
+    again = load(tmp_path / "model.divlearn")
+    assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+def test_a_regressor_of_rank_one():
+    X, _ = filtered(n=200)
+    direction = np.random.default_rng(3).standard_normal(10)
+    y = np.log(direction @ X @ direction)
+    model = IDDLRegressor(rank=1, random_state=0).fit(X[::2], y[::2])
+    assert model.score(X[1::2], y[1::2]) > 0.95
+
+
+def test_a_transformer_of_rank_two():
+    X, y = filtered(n=80)
+    model = IDDLTransformer(rank=2, random_state=0).fit(X, y)
+    assert model.transform(X).shape == (80, sum(4 * len(one) for one in model.filters_))
+
+
+def test_bad_ranks():
+    X, y = filtered(n=40)
+    with pytest.raises(ValueError, match='rank=0 must be >= 1, or "auto" or "full"'):
+        IDDLClassifier(rank=0).fit(X, y)
+    with pytest.raises(ValueError, match="rank=2 needs solver='joint', not 'bcd'"):
+        IDDLClassifier(rank=2, recipe=Recipe(solver="bcd")).fit(X, y)
+    full = IDDLClassifier(rank=10, random_state=0).fit(X, y)
+    assert full.filters_ == []
