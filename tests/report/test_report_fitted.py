@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -77,9 +78,10 @@ def test_disagreements_are_those_of_predictions_held_out(data, kernel):
 def test_matrices_without_a_prediction_are_left_out(data, kernel):
     X, y = data
     known = held_out_predictions(kernel, y)
-    some = known._replace(rows=known.rows[5:], codes=known.codes[5:], predicted=known.predicted[5:])
-    section = fitted.compare_with_baselines("model", some, kernel.classes_, X, y)
-    whole = fitted.compare_with_baselines("model", known, kernel.classes_, X, y)
+    said = {name: codes[5:] for name, codes in known.predictions.items()}
+    some = replace(known, rows=known.rows[5:], codes=known.codes[5:], predictions=said)
+    section = fitted.compare_with_baselines(some, X, y)
+    whole = fitted.compare_with_baselines(known, X, y)
     assert texts(section) == [row for row in texts(whole) if int(row[0]) >= 5]
 
 
@@ -126,11 +128,11 @@ def test_accuracy_is_compared_with_chance(data, kernel):
     assert "not significantly above chance" in classifier_page(model, X, shuffled).sentence
     # Two groups of each class, right as a whole: the chance of that is one of 3^6 at best.
     few = np.unique(y, return_inverse=True)[1] * 2 + np.arange(len(y)) % 2
-    held_out = held_out_predictions(kernel, y)
-    right = held_out._replace(predicted=held_out.codes)
-    said = fitted._say_accuracy("model", right, None)
-    assert re.search(r"of 3 classes, better than chance \(p = ", said)
-    assert fitted._say_accuracy("model", right, few).endswith("better than chance (p = 0.0014).")
+    for groups, p_value in ((None, r"\S+"), (few, "0.0014")):
+        found = held_out_predictions(kernel, y, groups)
+        right = replace(found, predictions={"model": found.codes})
+        said = fitted._say_accuracy(right)
+        assert re.search(rf"of 3 classes, better than chance \(p = {p_value}\)\.$", said)
 
 
 def shapes(model):

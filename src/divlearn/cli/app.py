@@ -15,9 +15,8 @@ from divlearn.cli.demo import demo
 from divlearn.cli.describe import describe
 from divlearn.cli.doctor import doctor
 from divlearn.cli.evaluate import evaluate
-from divlearn.cli.exits import INTERRUPTED, NOTHING_KEPT
 from divlearn.cli.fit import fit
-from divlearn.cli.messages import with_options
+from divlearn.cli.messages import INTERRUPTED, NOTHING_KEPT, with_options
 from divlearn.cli.output import escape_unknown, harmless
 from divlearn.cli.predict import predict
 from divlearn.cli.which import which

@@ -63,6 +63,7 @@ Regularize = Annotated[
         help="Matrices that are not positive definite: raise, shrink, or a weight to shrink by.",
     ),
 ]
+ModelFile = Annotated[Path | None, typer.Option("--output", "-o", help="File of the model.")]
 CV = Annotated[
     int,
     typer.Option(

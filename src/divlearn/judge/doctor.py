@@ -10,7 +10,7 @@ from divlearn import tolerances
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import check_sortable
 from divlearn.datasets.dataset import find_copies
-from divlearn.judge.summarised import Summarised
+from divlearn.judge.answer import Summarised
 from divlearn.spd import CANCELLING, find_not_definite, rows_cancel
 
 _ILL_CONDITIONED = 1e10

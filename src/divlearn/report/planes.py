@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
-from divlearn.judge.maps import PlaneMap, Point
+from divlearn.judge.answer import Point
+from divlearn.judge.maps import PlaneMap
 from divlearn.nearest.plane import NAMED
 from divlearn.report.figures import draw, literal, plotly
 from divlearn.report.sections import Chart, Section
