@@ -5,7 +5,6 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import typer
 
@@ -95,7 +94,7 @@ def _answering_ctrl_c(command: Callable[..., None]) -> Callable[..., None]:
     """Answer before typer does, which knows other exit codes."""
 
     @functools.wraps(command)
-    def answering(*arguments: Any, **options: Any) -> None:
+    def answering(*arguments: object, **options: object) -> None:
         try:
             command(*arguments, **options)
         except KeyboardInterrupt as interrupt:

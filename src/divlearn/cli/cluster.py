@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,8 @@ from divlearn.cli import options
 from divlearn.cli.output import Output
 
 if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
     from divlearn.arrays import Indices, Labels, RealArray
     from divlearn.datasets import Dataset
 
@@ -78,7 +80,7 @@ def cluster(
 
 
 def _fit(
-    out: Output, model: Any, dataset: Dataset, n_clusters: int | None
+    out: Output, model: BaseEstimator, dataset: Dataset, n_clusters: int | None
 ) -> tuple[dict[int, float], float]:
     """Fit the model; return the BIC by number of clusters, and the stability without labels."""
     from divlearn.cluster import ABMixture
@@ -102,7 +104,7 @@ def _lowest(bics: dict[int, float]) -> int:
     return min(bics, key=bics.__getitem__)
 
 
-def _compute_bics(model: Any, matrices: RealArray) -> dict[int, float]:
+def _compute_bics(model: BaseEstimator, matrices: RealArray) -> dict[int, float]:
     """Compute the BIC of mixtures of 1, 2, ... components, until it has risen twice."""
     from divlearn.cluster import ABMixture
     from divlearn.fitting.interrupts import is_interrupted
@@ -119,7 +121,7 @@ def _compute_bics(model: Any, matrices: RealArray) -> dict[int, float]:
 
 def _show(
     out: Output,
-    model: Any,
+    model: BaseEstimator,
     dataset: Dataset,
     bics: dict[int, float],
     stability: float,
@@ -153,7 +155,7 @@ def _show(
     )
 
 
-def _make(method: str, divergence: str | None, seed: int, engine: str) -> Any:
+def _make(method: str, divergence: str | None, seed: int, engine: str) -> BaseEstimator:
     from divlearn.cluster import ABKMeans, ABMixture, KarcherKMeans, LogEuclideanKMeans
 
     kinds = {
@@ -164,7 +166,7 @@ def _make(method: str, divergence: str | None, seed: int, engine: str) -> Any:
     }
     if method not in kinds:
         raise ValueError(f"--method {method} must be one of {', '.join(kinds)}")
-    given: dict[str, Any] = {} if method == "log-euclidean" else {"engine": engine}
+    given: dict[str, object] = {} if method == "log-euclidean" else {"engine": engine}
     if divergence is not None:
         if method not in ("k-means", "mixture"):
             raise ValueError(f"--divergence {divergence} must be left out with --method {method}")
@@ -184,7 +186,7 @@ def _parse(divergence: str) -> str | tuple[float, ...]:
     raise ValueError(f"--divergence {divergence} must be a name or two numbers: 0.5,1.5")
 
 
-def _say(model: Any, bics: dict[int, float]) -> str:
+def _say(model: BaseEstimator, bics: dict[int, float]) -> str:
     import numpy as np
 
     text, steps = "", f"{model.n_iter_} iteration{'s' * (model.n_iter_ != 1)}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -53,11 +53,11 @@ def demo(
     from divlearn.judge import which_divergence
     from divlearn.report import PlaneDisplay
 
-    files: Any = {"writes": [("--output", output)], "endings": {"--output": _PICTURES}}
+    writes, endings = [("--output", output)], {"--output": _PICTURES}
     try:
-        out = Output(False, report, **files)
+        out = Output(False, report, writes=writes, endings=endings)
     except ImportError as error:  # the rest is worth it without the report
-        out = Output(False, **files)
+        out = Output(False, writes=writes, endings=endings)
         out.say(f"No report: {error}")
     running = get_engine(engine, threads)
     recordings, y, subjects = make_recordings(random_state=0)

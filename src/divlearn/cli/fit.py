@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,8 @@ from divlearn.cli import options
 from divlearn.cli.output import Output, shell_name
 
 if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
     from divlearn.arrays import Labels
     from divlearn.datasets import Dataset
 
@@ -80,7 +82,7 @@ def fit(
 
 def _fit(
     out: Output,
-    classifier: Any,
+    classifier: BaseEstimator,
     dataset: Dataset,
     kept: dict[str, Labels],
     checkpoint: Path | None,
@@ -104,7 +106,9 @@ def _fit(
             out.say(f"{_RESUME.capitalize()} {checkpoint}.")
 
 
-def _show(out: Output, model: Any, dataset: Dataset, together: Labels | None, output: Path) -> None:
+def _show(
+    out: Output, model: BaseEstimator, dataset: Dataset, together: Labels | None, output: Path
+) -> None:
     from divlearn.report import classifier_page
 
     seconds = out.seconds
@@ -123,7 +127,7 @@ def _show(out: Output, model: Any, dataset: Dataset, together: Labels | None, ou
     )
 
 
-def _make(name: str, seed: int, engine: str) -> Any:
+def _make(name: str, seed: int, engine: str) -> BaseEstimator:
     from divlearn.baselines import LogEuclideanSVM
     from divlearn.committee import SPDClassifier
     from divlearn.iddl import IDDLClassifier
@@ -143,7 +147,7 @@ def _make(name: str, seed: int, engine: str) -> Any:
     return made[name]
 
 
-def _say(out: Output, model: Any, labels: Labels) -> tuple[str, float | None]:
+def _say(out: Output, model: BaseEstimator, labels: Labels) -> tuple[str, float | None]:
     """Print what was learned; return the sentences and the held-out accuracy, if there is one."""
     from divlearn.judge.evaluation import held_out_predictions
 

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 from unicodedata import category
 
 import typer
@@ -120,7 +120,7 @@ class Output:
         write_report(self._report, page, self.digest, seconds)
         self.say(f"Report: {self._report}")
 
-    def finish(self, **result: Any) -> None:
+    def finish(self, **result: object) -> None:
         """Print the JSON object, if wanted; exit if work was interrupted."""
         if self.as_json:
             from divlearn.report.page import plain

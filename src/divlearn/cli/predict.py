@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,8 @@ from divlearn.cli import options
 from divlearn.cli.output import Output, as_csv
 
 if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
     from divlearn.arrays import Labels, RealArray
 
 _SHOWN = 20
@@ -76,7 +78,7 @@ def predict(
 
 
 def _rows(
-    names: list[str], predicted: Labels, proba: RealArray | None, classifier: Any
+    names: list[str], predicted: Labels, proba: RealArray | None, classifier: BaseEstimator
 ) -> list[list[str]]:
     """Make a table of predictions, headings first."""
     rows = [["matrix", "predicted"], *map(list, zip(names, map(str, predicted), strict=True))]
@@ -87,7 +89,7 @@ def _rows(
     return rows
 
 
-def _takes_matrices(model: Any) -> bool:
+def _takes_matrices(model: BaseEstimator) -> bool:
     """Whether a model begins with an estimator of divlearn that takes SPD matrices."""
     model = getattr(model, "best_estimator_", model)
     if hasattr(model, "steps"):

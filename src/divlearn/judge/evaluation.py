@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -175,8 +174,7 @@ def evaluate(
 
     Parameters
     ----------
-    X : array-like, shape (n_matrices, d, d)
-    y : array-like, shape (n_matrices,)
+    X, y : array-like, shape (n_matrices, d, d) and (n_matrices,)
     classifiers : dict of estimators by name, optional, `default_classifiers` by default.
     cv : int, splitter, or iterable of (train, test) indices, default=5
         An int is the largest number of folds, which are stratified, shuffled, and keep groups
@@ -185,7 +183,7 @@ def evaluate(
         Matrices of one group (a patient, a sample of a material) are held out together. Classifiers
         whose ``fit`` takes groups get those of the training part, for their inner folds.
     random_state : int or None, default=0
-    regularize : {"raise", "shrink"} or float, default="raise", as in `Regularize`, by fold.
+    regularize : {"raise", "shrink"} or float, default="raise", as in `Regularize`, for each fold.
     verbose : int, default=0, 1 prints progress.
 
     Returns
@@ -209,15 +207,14 @@ def evaluate(
     if not known:
         raise ValueError("classifiers is empty, must hold >= 1; pass some by name")
     data.require_two("drop the class, or pass more of it")
-    folds = data.folds(cv, random_state)
     with user_call(), narrated("evaluate", verbose):
-        return _gather(_predict_folds(known, data, folds, regularize), data, folds)
+        return _cross_validate(known, data, data.folds(cv, random_state), regularize)
 
 
-def _predict_folds(
+def _cross_validate(
     classifiers: Mapping[str, BaseEstimator], data: Labelled, folds: Folds, regularize: str | float
-) -> dict[str, list[_Fitted]]:
-    """Fit every classifier to every fold, as long as the user lets it."""
+) -> Evaluation:
+    """Fit every classifier to every fold, until all are done or the user interrupts."""
     results: dict[str, list[_Fitted]] = {name: [] for name in classifiers}
     steps = list(product(range(len(folds)), classifiers))
     with stoppable(lambda: any(results.values())):
@@ -227,7 +224,7 @@ def _predict_folds(
             if is_interrupted():  # comparing with an unfinished fit would be unfair
                 raise KeyboardInterrupt
             results[name].append(result)
-    return results
+    return _gather(results, data, folds)
 
 
 def _predict(
@@ -261,7 +258,9 @@ def _gather(results: Mapping[str, list[_Fitted]], data: Labelled, folds: Folds) 
     )
 
 
-def held_out_predictions(model: Any, y: Labels, groups: Labels | None = None) -> Evaluation | None:
+def held_out_predictions(
+    model: BaseEstimator, y: Labels, groups: Labels | None = None
+) -> Evaluation | None:
     """Return what a classifier fitted to labels y predicted for held-out matrices, if any."""
     proba = getattr(model, "oof_proba_", None)
     rows = np.flatnonzero([] if proba is None else np.isfinite(proba).all(axis=1))

@@ -25,6 +25,8 @@ _ROUNDING = 1e-9  # what sums of steps such as 0.1 may be off by
 class PlaneMap(Summarised):
     """Leave-one-out 1-NN accuracy over a grid of the plane; what `plane_map` returns.
 
+    Exchanging the arguments of a divergence exchanges alpha and beta.
+
     Attributes
     ----------
     alphas, betas : ndarray, shape (n_alphas,) and (n_betas,), the grid, ascending.
@@ -141,13 +143,10 @@ def plane_map(
     .. math:: \operatorname{accuracy}(\alpha, \beta) = \frac{1}{n} \sum_i [\, y_i = y_{k(i)} \,],
               \qquad k(i) = \arg\min_{j \ne i} D^{(\alpha,\beta)}(X_i \,\|\, X_j)
 
-    Exchanging the arguments of D exchanges alpha and beta.
-
     Parameters
     ----------
     X : array-like, shape (n_matrices, d, d)
-    y : array-like, shape (n_matrices,)
-        Labels, at least two classes of at least two matrices each.
+    y : array-like, shape (n_matrices,), labels of >= 2 classes, each of >= 2 matrices.
     alphas, betas : array-like, shape (n_alphas,) and (n_betas,), optional
         The grid, ascending, without pairs of opposite signs; 0 to 2 in steps of 1/8 by default,
         which contains every divergence of `NAMED`.
@@ -163,8 +162,7 @@ def plane_map(
 
     Examples
     --------
-    >>> wide, narrow = np.diag([1.0, 9.0]), np.diag([1.0, 2.0])
-    >>> X = [scale * shape for shape in (wide, narrow) for scale in (1, 2, 3)]
+    >>> X = [scale * np.diag([1.0, shape]) for shape in (9, 2) for scale in (1, 2, 3)]
     >>> plane = plane_map(X, ["wide"] * 3 + ["narrow"] * 3)
     >>> plane.accuracy.shape, plane.at(0, 0)
     ((17, 17), 1.0)
@@ -175,10 +173,10 @@ def plane_map(
     grid = check_axis(alphas, "alphas"), check_axis(betas, "betas")
     _check_signs(*grid)
     known = check_group_codes(groups, len(matrices))
-    one_fold, points = np.zeros(len(matrices), dtype=np.intp), make_grid(*grid)
     with narrated("plane_map", verbose):
+        one_fold, points = np.zeros_like(codes), make_grid(*grid)
         correct, judged = judge_neighbors(matrices, codes, one_fold, known, points, chosen)
-    flags = correct[-1].reshape(len(grid[0]), len(grid[1]), -1)
+    flags = correct[-1].reshape(*map(len, grid), -1)
     return PlaneMap(*grid, flags, None if known is None else known[judged])
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.decomposition import PCA
 from sklearn.utils.validation import check_is_fitted
 
@@ -132,7 +133,9 @@ class ClusterDisplay(Display):
         self.points, self.labels, self.centers = points, labels, centers
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: ArrayLike, *, ax: Axes | None = None) -> Self:
+    def from_estimator(
+        cls, estimator: BaseEstimator, X: ArrayLike, *, ax: Axes | None = None
+    ) -> Self:
         """Draw matrices X, shape (n_matrices, d, d), by the components of their logarithms."""
         matrices, centers = check_new(estimator, X), centers_of(estimator)
         # A column of zeros: 1 x 1 matrices have one direction.
@@ -166,7 +169,7 @@ class BICDisplay(Display):
         self.bics = bics
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
+    def from_estimator(cls, estimator: BaseEstimator, *, ax: Axes | None = None) -> Self:
         """Draw the ``bics_`` of an `ABMixture` fitted with several ``n_components``."""
         check_is_fitted(estimator)
         return cls(estimator.bics_).plot(ax)
@@ -197,7 +200,7 @@ class WeightsDisplay(Display):
         self.weights, self.accuracies = weights, accuracies
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
+    def from_estimator(cls, estimator: BaseEstimator, *, ax: Axes | None = None) -> Self:
         """Draw the members of a fitted `SPDClassifier`."""
         check_is_fitted(estimator)
         return cls(estimator.weights_, estimator.oof_accuracy_).plot(ax)
@@ -233,7 +236,7 @@ class PlaneDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: BaseEstimator,
         X: ArrayLike,
         y: ArrayLike,
         *,
@@ -252,13 +255,8 @@ class PlaneDisplay(Display):
         if len(self.learned):
             points = np.transpose(self.learned)
             ax.plot(*points, "o", color=BEST, markeredgecolor="white", label="learned")
-        star: dict[str, Any] = {
-            "color": BEST,
-            "markeredgecolor": "white",
-            "markersize": 20,
-            "zorder": 5,
-        }
-        ax.plot(*self.plane.best, "*", linestyle="none", label=shown.best, **star)
+        star = ax.plot(*self.plane.best, "*", color=BEST, markersize=20, zorder=5)[0]
+        star.set(linestyle="none", markeredgecolor="white", label=shown.best)
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), frameon=False, fontsize=12)
         ax.set_title(title, loc="left", fontweight="bold", fontsize=14, pad=26)
         return self

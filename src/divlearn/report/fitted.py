@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.metrics import adjusted_rand_score
 
 from divlearn.arrays import Indices, Labels, RealArray
@@ -34,7 +34,9 @@ _FOLDS = 4
 _MOST_CLASSES = 30  # columns of a table
 
 
-def classifier_page(model: Any, X: RealArray, y: Labels, groups: Labels | None = None) -> Page:
+def classifier_page(
+    model: BaseEstimator, X: RealArray, y: Labels, groups: Labels | None = None
+) -> Page:
     """Make the page of a fitted classifier.
 
     Parameters
@@ -114,7 +116,7 @@ def iddl_sections(model: IDDLClassifier, X: RealArray, plane: PlaneMap | None) -
     ]
 
 
-def _find_iddl(model: Any) -> IDDLClassifier | None:
+def _find_iddl(model: BaseEstimator) -> IDDLClassifier | None:
     """Return the model itself, or the member of the highest weight that learned its atoms."""
     if isinstance(model, IDDLClassifier):
         return model
@@ -126,7 +128,7 @@ def _find_iddl(model: Any) -> IDDLClassifier | None:
     return model.members_[max(learners, key=model.weights_.__getitem__)] if learners else None
 
 
-def learned_points(model: Any) -> list[tuple[float, float, str]]:
+def learned_points(model: BaseEstimator) -> list[tuple[float, float, str]]:
     """Return alpha, beta and the owner of each divergence that an estimator learned or chose."""
     learner = _find_iddl(model) or model
     if hasattr(learner, "alpha_"):
@@ -161,7 +163,7 @@ def _learning(model: IDDLClassifier) -> Section:
     return curves_section("Learning", curves, "iteration", "objective", note)
 
 
-def _members(model: Any) -> Section:
+def _members(model: BaseEstimator) -> Section:
     weights = sorted(model.weights_.items(), key=lambda item: -item[1])
     return table_section(
         "Members",
@@ -204,7 +206,7 @@ def compare_with_baselines(
 
 
 def cluster_page(
-    model: Any,
+    model: BaseEstimator,
     labels: Indices,
     classes: Labels | None,
     agreement: Mapping[str, float],
@@ -245,11 +247,7 @@ def cluster_page(
     note = "The centre of every cluster, drawn as correlations; the largest cluster first."
     sections = [matrices_section("Centres", centers, sizes, names, texts, note)]
     if classes is not None:
-        note = "1 is perfect agreement. Random clusters have F1 and NMI above 0, and ARI about 0."
-        rows, formats = list(agreement.items()), {"value": ".3f"}
-        title = "Agreement with the classes"
-        sections.append(table_section(title, ["score", "value"], rows, note, formats=formats))
-        sections.append(_cross_table(labels, classes, len(centers)))
+        sections += [_scores(agreement), _cross_table(labels, classes, len(centers))]
     if bics:
         curve = {"BIC": np.array([[*bics], [*bics.values()]])}
         note = "Bayesian information criterion of mixtures; the lowest is best."
@@ -260,7 +258,7 @@ def cluster_page(
     return Page("Clusters", sentence, sections, detail=summary)
 
 
-def centers_of(model: Any) -> RealArray:
+def centers_of(model: BaseEstimator) -> RealArray:
     """Return the centres of clusters or of components, shape (n_clusters, d, d)."""
     centers: RealArray = model.means_ if hasattr(model, "means_") else model.cluster_centers_
     return centers
@@ -295,6 +293,13 @@ def say_clusters(
         f"{text}. Clusters of random halves of the matrices agree with each other at an adjusted "
         f"Rand index of {stability:.2f}, where 1 is perfect and 0 is chance."
     )
+
+
+def _scores(agreement: Mapping[str, float]) -> Section:
+    note = "1 is perfect agreement. Random clusters have F1 and NMI above 0, and ARI about 0."
+    rows, formats = list(agreement.items()), {"value": ".3f"}
+    title = "Agreement with the classes"
+    return table_section(title, ["score", "value"], rows, note, formats=formats)
 
 
 def _cross_table(labels: Indices, classes: Labels, n_clusters: int) -> Section:

@@ -1,7 +1,9 @@
 """Sections that show the (alpha, beta) plane."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +14,10 @@ from divlearn.judge.maps import PlaneMap
 from divlearn.nearest.plane import NAMED
 from divlearn.report.figures import draw, literal, plotly
 from divlearn.report.sections import Chart, Section
+
+if TYPE_CHECKING:
+    from plotly.basedatatypes import BaseTraceType
+    from plotly.graph_objects import Figure
 
 TITLES = {
     "airm": "AIRM",
@@ -101,7 +107,7 @@ def _map(
     value_format: str,
     low: float | None,
     high: float | None,
-) -> Any:
+) -> BaseTraceType:
     """Draw the values as a heat map; figures have one row per height."""
     place, name = f"{_ALPHA} = %{{x}}, {_BETA} = %{{y}}", literal(label)
     # At the lower end of the figure, whatever its size: the axis has its title above.
@@ -120,7 +126,9 @@ def _map(
     )
 
 
-def _points(points: Sequence[PlanePoint], name: str, label: str, marker: dict[str, Any]) -> Any:
+def _points(
+    points: Sequence[PlanePoint], name: str, label: str, marker: dict[str, object]
+) -> BaseTraceType:
     return plotly().Scatter(
         mode="markers",
         name=literal(name),
@@ -138,12 +146,12 @@ def _points(points: Sequence[PlanePoint], name: str, label: str, marker: dict[st
 
 
 def _plane(
-    traces: Sequence[Any],
+    traces: Sequence[BaseTraceType],
     alphas: RealArray,
     betas: RealArray,
     named: Sequence[PlanePoint],
     marked: Sequence[PlanePoint],
-) -> Any:
+) -> Figure:
     """Put traces on square axes, with the names of the named points."""
     places = np.array([(one.alpha, one.beta) for one in (*named, *marked)]).T
     across, up = _extent(alphas, places[0]), _extent(betas, places[1])
