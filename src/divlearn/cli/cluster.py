@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _MOST = 20  # clusters to choose from
 
-
 Number = Annotated[
     int | None,
     typer.Option(
@@ -215,6 +214,6 @@ def _agreement(out: Output, what: str, known: Labels | None, found: Indices) -> 
         "ARI": float(adjusted_rand_score(known, found)),
         "NMI": float(normalized_mutual_info_score(known, found)),
     }
-    told = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
-    out.say(f"Agreement with the {what}: {told}.")
+    listed = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
+    out.say(f"Agreement with the {what}: {listed}.")
     return scores

@@ -47,7 +47,9 @@ def read_data(
         matrices=matrices,
         labels=labels,
         groups=None if file else groups,
-        regularize="raise" if regularize == "raise" else None,  # checked by whoever learns how
+        regularize="raise"
+        if regularize == "raise"
+        else None,  # the estimator checks, and learns how
     )
     known = found.groups if file is None else read_groups(file, len(found.matrices))
     if file is None and purpose is not None:

@@ -27,7 +27,6 @@ _WHY = (
     "logarithm, log-cosh by the logarithm."
 )
 
-
 Picture = Annotated[Path, typer.Option("--output", "-o", help="Picture of the plane.")]
 Report = Annotated[Path, typer.Option(help="Report to write.")]
 Threads = Annotated[

@@ -16,7 +16,6 @@ from divlearn.cli.output import Output, check_paths, shell_name
 if TYPE_CHECKING:
     from divlearn.datasets import Dataset
 
-
 Images = Annotated[Path, typer.Argument(metavar="IMAGES", help="One sub-folder per class.")]
 Matrices = Annotated[Path, typer.Option("--output", "-o", help="File to write, .npz.")]
 Preset = Annotated[

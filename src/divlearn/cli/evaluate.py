@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from divlearn.judge import Evaluation
 
-
 Only = Annotated[
     list[str] | None,
     typer.Option(help="Classifiers to compare, by a part of their names; may be repeated."),

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _RESUME = "to resume, add --resume to the same command; the checkpoint is"
 
-
 ModelFile = Annotated[
     Path | None,
     typer.Option("--output", "-o", help="File of the model; DATA with the ending .divlearn."),

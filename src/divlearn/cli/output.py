@@ -1,4 +1,4 @@
-"""What commands print and write: sentences, tables, progress, JSON and reports."""
+"""Output of commands: sentences, tables, progress, JSON and reports."""
 
 from __future__ import annotations
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 
-
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="File of fit or divlearn.save.")]
 Data = Annotated[Path, typer.Argument(metavar="DATA", help="Data as the model was fitted to.")]
 Table = Annotated[

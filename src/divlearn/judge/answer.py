@@ -32,7 +32,7 @@ def say_how_many(done: int, total: int, what: str) -> str:
 
 @dataclass(frozen=True)
 class NamedScore:
-    """A named divergence beside the learned one, on the same matrices.
+    """A named divergence compared with the learned one on the same matrices.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class NamedScore:
 
 @dataclass(frozen=True)
 class RuleScore:
-    """A rule of classification beside the recommended one, on the same matrices.
+    """A rule of classification compared with the recommended one on the same matrices.
 
     Attributes
     ----------
@@ -173,15 +173,8 @@ class WhichDivergence(Summarised):
         """
         nowhere = {"alpha": math.nan, "beta": math.nan}
         alpha, beta = self.best
-        rows: list[dict[str, Any]] = [
-            {
-                "name": "learned",
-                "alpha": alpha,
-                "beta": beta,
-                "score": self.score,
-                "mean_score": math.nan,
-            }
-        ]
+        learned = {"alpha": alpha, "beta": beta, "score": self.score, "mean_score": math.nan}
+        rows: list[dict[str, Any]] = [{"name": "learned", **learned}]
         if self.rules:
             score, mean = (self.rules[rule].score for rule in (NEIGHBOUR, MEAN))
             rows.append({"name": "best named", **nowhere, "score": score, "mean_score": mean})

@@ -254,15 +254,9 @@ def _find_means(matrices: RealArray, kept: Flags, point: Point, engine: Engine) 
     with np.errstate(over="ignore", invalid="ignore"):  # steps that go too far are not taken
         trials = {part: next(search) for part, search in enumerate(searches)}
         while trials:
-            asked, weights = list(trials), shares[:, list(trials)]
-            back = suited.pullback(
-                data,
-                np.stack(list(trials.values())),
-                *point,
-                weights,
-                parameters=False,
-                values=True,
-            )
+            asked, places = list(trials), np.stack(list(trials.values()))
+            weights = shares[:, asked]
+            back = suited.pullback(data, places, *point, weights, parameters=False, values=True)
             values = (weights * to_host(back.values)).sum(axis=0)
             for part, value, slope in zip(asked, values, -to_host(back.whitened), strict=True):
                 try:

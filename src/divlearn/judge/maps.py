@@ -163,9 +163,8 @@ def plane_map(
     Examples
     --------
     >>> X = [scale * np.diag([1.0, shape]) for shape in (9, 2) for scale in (1, 2, 3)]
-    >>> plane = plane_map(X, ["wide"] * 3 + ["narrow"] * 3)
-    >>> plane.accuracy.shape, plane.at(0, 0)
-    ((17, 17), 1.0)
+    >>> plane_map(X, ["wide"] * 3 + ["narrow"] * 3).at(0, 0)
+    1.0
     """
     chosen = get_engine(engine, accuracy=LEARNING_ACCURACY)
     matrices = check_spd(X, regularize=regularize, ndim=3)
@@ -176,8 +175,8 @@ def plane_map(
     with narrated("plane_map", verbose):
         one_fold, points = np.zeros_like(codes), make_grid(*grid)
         correct, judged = judge_neighbors(matrices, codes, one_fold, known, points, chosen)
-    flags = correct[-1].reshape(*map(len, grid), -1)
-    return PlaneMap(*grid, flags, None if known is None else known[judged])
+    known = None if known is None else known[judged]
+    return PlaneMap(*grid, correct[-1].reshape(*map(len, grid), -1), known)
 
 
 def _check_signs(alphas: RealArray, betas: RealArray) -> None:

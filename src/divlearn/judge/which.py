@@ -125,6 +125,10 @@ def _assign_folds(
     return assigned
 
 
+def _mean_and_error(values: RealArray) -> tuple[float, float]:
+    return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
+
+
 def _by_likelihood(
     matrices: RealArray, alphas: RealArray, betas: RealArray, engine: Engine
 ) -> WhichDivergence:
@@ -136,18 +140,12 @@ def _by_likelihood(
         member = fit_member(data, alpha, beta, init=fit.center, engine=engine)
         densities[name] = member.log_density(data, engine=engine)
         gains = per_matrix - densities[name]
-        gain = float(gains.mean())
-        named[name] = NamedScore(
-            alpha,
-            beta,
-            member.log_likelihood,
-            gain,
-            float(gains.std(ddof=1) / math.sqrt(n)),
-            math.exp(-n * max(gain, 0.0)),  # 2 n gain is chi-squared with two degrees of freedom
-            2 * n * gain - 2 * math.log(n),
-        )
+        gain, error = _mean_and_error(gains)
+        p_value = math.exp(-n * max(gain, 0.0))  # 2 n gain is chi-squared with two degrees
+        bic = 2 * n * gain - 2 * math.log(n)
+        score = member.log_likelihood
+        named[name] = NamedScore(alpha, beta, score, gain, error, p_value, bic)
     first, second = sorted(named, key=lambda name: -named[name].score)[:2]
-    losses = densities[first] - densities[second]
     surface = np.full((len(alphas), len(betas)), np.nan)
     # The likelihood is flat at its maximum in the centre: a rough centre serves a map. Every
     # second row runs backwards, so that each point starts from the centre of a neighbour.
@@ -166,7 +164,7 @@ def _by_likelihood(
         best=(fit.alpha, fit.beta),
         score=fit.log_likelihood,
         named=named,
-        runner_up=(second, float(losses.mean()), float(losses.std(ddof=1) / math.sqrt(n))),
+        runner_up=(second, *_mean_and_error(densities[first] - densities[second])),
         alphas=alphas,
         betas=betas,
         map=surface,

@@ -73,14 +73,12 @@ class EvaluationDisplay(Display):
         rows = self.evaluation.table()
         ax = self._take(ax, (7.0, 1.2 + 0.4 * len(rows)))
         for place, row in enumerate(rows):
-            ax.errorbar(
+            x, error, colour = (
                 100 * row.accuracy,
-                place,
-                xerr=100 * row.standard_error,
-                fmt="o",
-                capsize=4,
-                color=COLOUR if place else BEST,
+                100 * row.standard_error,
+                COLOUR if place else BEST,
             )
+            ax.errorbar(x, place, xerr=error, fmt="o", capsize=4, color=colour)
         ax.set_yticks(range(len(rows)), [row.name for row in rows])
         ax.set(xlabel="accuracy in %, with its standard error", ylim=(len(rows) - 0.5, -0.5))
         ax.set_title(f"{len(self.evaluation.codes)} matrices, {self.evaluation.n_folds} folds")

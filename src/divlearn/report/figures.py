@@ -185,7 +185,7 @@ def _confusion(names: Sequence[str], counts: Indices) -> Figure:
         for i in range(size)
     ]
     cells = plotly().Heatmap(
-        # The root lets single mistakes be seen beside hundreds of right answers.
+        # The root lets single mistakes be seen among hundreds of right answers.
         z=np.sqrt(shares) * (2 * np.eye(size) - 1),
         coloraxis="coloraxis2",
         xgap=2 if size <= 40 else 0,

@@ -249,13 +249,12 @@ def cluster_page(
     if classes is not None:
         sections += [_scores(agreement), _cross_table(labels, classes, len(centers))]
     if bics:
-        curve = {"BIC": np.array([[*bics], [*bics.values()]])}
+        curve = {"BIC": np.transpose([*bics.items()])}
         note = "Bayesian information criterion of mixtures; the lowest is best."
         sections.append(curves_section("Number of clusters", curve, "clusters", "BIC", note))
     if hasattr(model, "history_"):
         sections.append(_progress(model.history_))
-    sentence = say_clusters(labels, classes, groups, stability)
-    return Page("Clusters", sentence, sections, detail=summary)
+    return Page("Clusters", say_clusters(labels, classes, groups, stability), sections, summary)
 
 
 def centers_of(model: BaseEstimator) -> RealArray:

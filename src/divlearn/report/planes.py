@@ -84,8 +84,7 @@ def plane_section(
         star = _STAR if len(marked) == 1 else _DOTS
         traces.append(_points(marked, mark, label, star))
     if len(rows):
-        low, high = _colour_range(table, floor)
-        traces.insert(0, _map(rows, columns, table, label, value_format, low, high))
+        traces.insert(0, _map(rows, columns, table, label, value_format, floor))
     figure = _plane(traces, rows, columns, named, marked)
     cells = [
         (alpha, beta, table[i, j], "")
@@ -105,10 +104,10 @@ def _map(
     values: RealArray,
     label: str,
     value_format: str,
-    low: float | None,
-    high: float | None,
+    floor: float | None,
 ) -> BaseTraceType:
     """Draw the values as a heat map; figures have one row per height."""
+    low, high = _colour_range(values, floor)
     place, name = f"{_ALPHA} = %{{x}}, {_BETA} = %{{y}}", literal(label)
     # At the lower end of the figure, whatever its size: the axis has its title above.
     lower = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"}

@@ -46,16 +46,10 @@ def _answer(title: str, summary: str, sections: Sequence[Section]) -> Page:
 @page_of.register
 def _(plane: PlaneMap) -> Page:
     errors = plane.standard_error
+    points = {name: (NAMED[name].alpha, NAMED[name].beta) for name in plane.named}
     rows = [
-        [
-            TITLES[name],
-            known.alpha,
-            known.beta,
-            plane.at(known.alpha, known.beta),
-            errors[plane.index(known.alpha, known.beta)],
-        ]
-        for name, known in NAMED.items()
-        if name in plane.named
+        [TITLES[name], *point, plane.at(*point), errors[plane.index(*point)]]
+        for name, point in points.items()
     ]
     highest = max(plane.named.values(), default=0)
     return _answer(
@@ -165,19 +159,12 @@ def _likelihood_sections(answer: WhichDivergence) -> list[Section]:
 
 
 def _named_rows(answer: WhichDivergence, scale: int, last: str) -> list[list[object]]:
-    return [
-        [
-            TITLES[name],
-            row.alpha,
-            row.beta,
-            row.score,
-            scale * row.difference,
-            scale * row.standard_error,
-            row.p_value,
-            getattr(row, last),
-        ]
-        for name, row in answer.named.items()
-    ]
+    rows = []
+    for name, row in answer.named.items():
+        known = [TITLES[name], row.alpha, row.beta, row.score]
+        ahead = [scale * row.difference, scale * row.standard_error, row.p_value]
+        rows.append([*known, *ahead, getattr(row, last)])
+    return rows
 
 
 def _named_table(rows: list[list[object]], formats: dict[str, str], note: str) -> Section:
