@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import re
+from functools import cache
 from html.parser import HTMLParser
 
 import numpy as np
@@ -38,6 +39,7 @@ def plane_values() -> np.ndarray:
     return (GRID[:, None] + GRID[None, :] ** 2) / 8
 
 
+@cache
 def every_section(word: str = "word", n_rows: int = 8, n_matrices: int = 70) -> Page:
     """A page of every section; `word` stands wherever a text can."""
     rng = np.random.default_rng(0)
@@ -97,6 +99,7 @@ def every_section(word: str = "word", n_rows: int = 8, n_matrices: int = 70) -> 
     )
 
 
+@cache
 def evaluation_page() -> Page:
     """What `divlearn evaluate` reports, of all default classifiers and ten classes."""
     rng = np.random.default_rng(0)
@@ -117,6 +120,7 @@ def plane_page() -> Page:
     return page_of(PlaneMap(np.arange(17) / 8, np.arange(17) / 8, correct))
 
 
+@cache
 def large_page() -> Page:
     """500 matrices of 30 rows, 100 classes, and tables of 10,000 matrices."""
     rng = np.random.default_rng(0)
@@ -159,6 +163,12 @@ def large_page() -> Page:
             ),
         ],
     )
+
+
+@cache
+def html_of(page: Page) -> str:
+    """The page as HTML, made once for all tests."""
+    return page.html()
 
 
 class Outline(HTMLParser):

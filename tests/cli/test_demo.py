@@ -15,13 +15,13 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
 def test_the_reference_engine_does_as_well(tmp_path, capsys, monkeypatch):
-    few = partial(make_recordings, 24, n_subjects=3)  # NumPy alone takes its time
+    few = partial(make_recordings, 18, n_subjects=3)  # NumPy alone takes its time
     monkeypatch.setattr("divlearn.datasets.make_recordings", few)
     path = tmp_path / "new" / "folder" / "map.png"
     page = tmp_path / "report.html"
     options = ["--output", str(path), "--engine", "reference", "--threads", "1"]
     assert main(["demo", *options, "--report", str(page)]) == 0
-    assert "Data: 24 simulated recordings of 3 subjects" in capsys.readouterr().out
+    assert "Data: 18 simulated recordings of 3 subjects" in capsys.readouterr().out
     assert path.is_file()
     assert "Classifiers" in page.read_text()
 

@@ -67,7 +67,7 @@ def test_baselines_beside_a_model_are_held_out_as_it_was(images):
     held_out = held_out_predictions(model, y)
     n_wrong = []
     for known in (None, groups):
-        section = compare_with_baselines("model", held_out, model.classes_, X, y, known)
+        section = compare_with_baselines(held_out, X, y, known)
         headings = [heading for heading, _ in section.content["headings"]]
         rows = [*section.content["shown"], *section.content["rest"]]
         neighbour = headings.index("1-NN, AIRM")

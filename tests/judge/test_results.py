@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from functools import cache
 
 import numpy as np
 import pytest
@@ -58,6 +59,13 @@ RESULTS = {
     ),
     "PlaneMap": (lambda: plane_map(X, NAMES, GRID, GRID), PlaneDisplay, "30 matrices", "points"),
 }
+
+
+@cache
+def result_of(name):
+    return RESULTS[name][0]()
+
+
 PAGES = {"Evaluation": "Confusion matrix of", "WhichDivergence": "AIRM", "PlaneMap": "AIRM"}
 
 
@@ -70,8 +78,8 @@ def pyplot():
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_pictures_and_summaries(pyplot, name):
-    make, display, word, summary = RESULTS[name]
-    result = make()
+    _, display, word, summary = RESULTS[name]
+    result = result_of(name)
     assert type(result).__name__ == name
     assert summary in result.summary()
     drawn = display(result).plot()
@@ -97,7 +105,7 @@ def test_the_picture_of_a_matrix_shows_correlations(pyplot):
 @pytest.mark.parametrize("name", PAGES)
 def test_pages(name):
     pytest.importorskip("plotly", reason="plotly is not installed")
-    assert PAGES[name] in page_of(RESULTS[name][0]()).html()
+    assert PAGES[name] in page_of(result_of(name)).html()
 
 
 def test_other_objects_have_no_page():
@@ -107,12 +115,12 @@ def test_other_objects_have_no_page():
 
 @pytest.mark.parametrize("name", [*PAGES, "Diagnosis"])
 def test_notebooks_show_the_summary(name):
-    result = examine(X, NAMES) if name == "Diagnosis" else RESULTS[name][0]()
+    result = examine(X, NAMES) if name == "Diagnosis" else result_of(name)
     assert html.unescape(result._repr_html_()) == f"<p>{result.summary()}</p>"
 
 
 def test_the_picture_of_an_evaluation_shows_its_numbers(pyplot):
-    found = RESULTS["Evaluation"][0]()
+    found = result_of("Evaluation")
     ax = EvaluationDisplay(found).plot().ax_
     assert [text.get_text() for text in ax.get_yticklabels()] == [r.name for r in found.table()]
     shown = [line.get_xdata()[0] for line in ax.lines if len(line.get_xdata()) == 1]
@@ -121,7 +129,7 @@ def test_the_picture_of_an_evaluation_shows_its_numbers(pyplot):
 
 
 def test_the_picture_of_an_answer_shows_its_numbers(pyplot):
-    answer = RESULTS["WhichDivergence"][0]()
+    answer = result_of("WhichDivergence")
     ax = PlaneDisplay(answer).plot().ax_
     assert np.array_equal(ax.collections[0].get_array(), 100 * answer.map.T)
     labels = [text.get_text() for text in ax.texts]

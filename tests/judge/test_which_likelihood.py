@@ -10,6 +10,7 @@ import pytest
 from divlearn.datasets import make_riemannian_gaussian_clusters, make_wishart_clusters
 from divlearn.judge import NAMED, which_divergence
 from divlearn.likelihood import fit_member
+from divlearn.report import PlaneDisplay
 
 
 @cache
@@ -43,6 +44,16 @@ def test_likelihood_names_the_family(make, name):
     assert answer.summary().endswith(f"loses {loss:.2g} +- {error:.1g} per matrix{doubt}.")
     burgs = {"burg", "reverse-burg"} - {name}  # Stein is not far from the origin
     assert all(answer.named[other].beaten for other in burgs)
+
+
+def test_picture(tmp_path):
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
+    answer = of_one_cluster(make_wishart_clusters)
+    ax = PlaneDisplay(answer).plot().ax_
+    lost = answer.named["burg"].difference
+    assert f"Burg  {-lost:.3f}" in [text.get_text() for text in ax.texts]
+    ax.figure.savefig(tmp_path / "plane.png")
+    pyplot.close("all")
 
 
 def test_likelihood_prefers_a_member_without_name():

@@ -17,6 +17,7 @@ from report_pages import (
     SCORES,
     evaluation_page,
     every_section,
+    html_of,
     large_page,
     plane_page,
     plane_values,
@@ -59,7 +60,8 @@ class Reader:
     def open(self, page, *, width: int = 1280, scheme: str = "light") -> int:
         """Open a page and wait until all in sight is drawn; returns the milliseconds it took."""
         self.every_section_shown = False
-        path = page.write(self.folder / "report.html")
+        path = self.folder / "report.html"
+        path.write_text(html_of(page), encoding="utf-8")
         self.resize(width)
         self.prefer(scheme)
         self.log("performance")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,6 +32,11 @@ def kernel(data):
     return DivergenceKernelClassifier([0, 0.5], [0.5], random_state=0).fit(*data)
 
 
+@pytest.fixture(scope="module")
+def page(data, kernel):
+    return classifier_page(kernel, *data)
+
+
 def titles(page):
     return [section.title for section in page.sections]
 
@@ -50,9 +56,8 @@ def learned(section):
     return [place for trace in points for place in zip(trace.x, trace.y, strict=True)]
 
 
-def test_disagreements_are_those_of_predictions_held_out(data, kernel):
+def test_disagreements_are_those_of_predictions_held_out(data, kernel, page):
     X, y = data
-    page = classifier_page(kernel, X, y)
     section = page.sections[titles(page).index("Where the model and baselines disagree")]
     headings = [heading for heading, _ in section.content["headings"]]
     assert headings[2:] == [
@@ -74,18 +79,18 @@ def test_disagreements_are_those_of_predictions_held_out(data, kernel):
     assert texts(section) == expected
 
 
-def test_matrices_without_a_prediction_are_left_out(data, kernel):
+def test_matrices_without_a_prediction_are_left_out(data, kernel, page):
     X, y = data
     known = held_out_predictions(kernel, y)
-    some = known._replace(rows=known.rows[5:], codes=known.codes[5:], predicted=known.predicted[5:])
-    section = fitted.compare_with_baselines("model", some, kernel.classes_, X, y)
-    whole = fitted.compare_with_baselines("model", known, kernel.classes_, X, y)
+    said = {name: codes[5:] for name, codes in known.predictions.items()}
+    some = replace(known, rows=known.rows[5:], codes=known.codes[5:], predictions=said)
+    section = fitted.compare_with_baselines(some, X, y)
+    whole = page.sections[titles(page).index("Where the model and baselines disagree")]
     assert texts(section) == [row for row in texts(whole) if int(row[0]) >= 5]
 
 
-def test_the_plane_is_that_of_the_training_data(data, kernel):
+def test_the_plane_is_that_of_the_training_data(data, kernel, page):
     X, y = data
-    page = classifier_page(kernel, X, y)
     section = page.sections[titles(page).index("Map of the plane")]
     expected = plane_map(X, y)
     np.testing.assert_array_equal(cells(section).T, expected.accuracy)
@@ -126,11 +131,11 @@ def test_accuracy_is_compared_with_chance(data, kernel):
     assert "not significantly above chance" in classifier_page(model, X, shuffled).sentence
     # Two groups of each class, right as a whole: the chance of that is one of 3^6 at best.
     few = np.unique(y, return_inverse=True)[1] * 2 + np.arange(len(y)) % 2
-    held_out = held_out_predictions(kernel, y)
-    right = held_out._replace(predicted=held_out.codes)
-    said = fitted._say_accuracy("model", right, None)
-    assert re.search(r"of 3 classes, better than chance \(p = ", said)
-    assert fitted._say_accuracy("model", right, few).endswith("better than chance (p = 0.0014).")
+    for groups, p_value in ((None, r"\S+"), (few, "0.0014")):
+        found = held_out_predictions(kernel, y, groups)
+        right = replace(found, predictions={"model": found.codes})
+        said = fitted._say_accuracy(right)
+        assert re.search(rf"of 3 classes, better than chance \(p = {p_value}\)\.$", said)
 
 
 def shapes(model):
@@ -186,9 +191,10 @@ def test_models_of_a_member_are_separate_curves(data):
 def test_many_matrices_are_mapped_in_part(data, kernel, monkeypatch):
     X, y = data
     monkeypatch.setattr(fitted, "_MOST_MAPPED", 20)
-    assert fitted.map_training_data(X, y).n_matrices == 20
     monkeypatch.setattr(fitted, "_MOST_COMPARED", 35)
-    assert "Where the model and baselines disagree" not in titles(classifier_page(kernel, X, y))
+    page = classifier_page(kernel, X, y)
+    assert "Where the model and baselines disagree" not in titles(page)
+    assert "on 20 matrices" in page.sections[titles(page).index("Map of the plane")].note
 
 
 def test_classes_too_small_for_a_map_or_for_folds(data):

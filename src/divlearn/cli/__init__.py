@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from divlearn.cli.exits import INTERRUPTED, NOTHING_KEPT
+from divlearn.cli.messages import INTERRUPTED, NOTHING_KEPT
 
 __all__ = ["main"]
 

@@ -5,7 +5,6 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import typer
 
@@ -15,9 +14,8 @@ from divlearn.cli.demo import demo
 from divlearn.cli.describe import describe
 from divlearn.cli.doctor import doctor
 from divlearn.cli.evaluate import evaluate
-from divlearn.cli.exits import INTERRUPTED, NOTHING_KEPT
 from divlearn.cli.fit import fit
-from divlearn.cli.messages import with_options
+from divlearn.cli.messages import INTERRUPTED, NOTHING_KEPT, with_options
 from divlearn.cli.output import escape_unknown, harmless
 from divlearn.cli.predict import predict
 from divlearn.cli.which import which
@@ -96,7 +94,7 @@ def _answering_ctrl_c(command: Callable[..., None]) -> Callable[..., None]:
     """Answer before typer does, which knows other exit codes."""
 
     @functools.wraps(command)
-    def answering(*arguments: Any, **options: Any) -> None:
+    def answering(*arguments: object, **options: object) -> None:
         try:
             command(*arguments, **options)
         except KeyboardInterrupt as interrupt:

@@ -1,41 +1,49 @@
 """``divlearn cluster``: clusters of matrices."""
 
+from __future__ import annotations
+
 import math
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from divlearn.cli import options
 from divlearn.cli.output import Output
 
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+    from divlearn.arrays import Indices, Labels, RealArray
+    from divlearn.datasets import Dataset
+
 _MOST = 20  # clusters to choose from
+
+Number = Annotated[
+    int | None,
+    typer.Option(
+        "--clusters",
+        "-k",
+        help="Number of clusters; the one with the lowest BIC by default.",
+        callback=options.between("-k/--clusters", 1),
+    ),
+]
+DivergenceName = Annotated[
+    str | None,
+    typer.Option(
+        help='Name, "alpha,beta" or "learn", for k-means and mixture; "likelihood" for k-means.'
+    ),
+]
+Method = Annotated[str, typer.Option(help="k-means, mixture, karcher or log-euclidean.")]
 
 
 def cluster(
     data: options.Data,
-    n_clusters: Annotated[
-        int | None,
-        typer.Option(
-            "--clusters",
-            "-k",
-            help="Number of clusters; the one with the lowest BIC by default.",
-            callback=options.between("-k/--clusters", 1),
-        ),
-    ] = None,
-    method: Annotated[
-        str, typer.Option(help="k-means, mixture, karcher or log-euclidean.")
-    ] = "k-means",
-    divergence: Annotated[
-        str | None,
-        typer.Option(
-            help='Name, "alpha,beta" or "learn", for k-means and mixture; "likelihood" for k-means.'
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File of the model.")
-    ] = None,
+    n_clusters: Number = None,
+    method: Method = "k-means",
+    divergence: DivergenceName = None,
+    output: options.ModelFile = None,
     matrices: options.MatricesKey = None,
     labels: options.LabelsKey = None,
     groups: options.Groups = None,
@@ -52,62 +60,50 @@ def cluster(
 
     Example: divlearn cluster matrices.npz -k 15 --method mixture -o clusters.divlearn
     """
-    import numpy as np
-
     from divlearn.cli.data import data_files, read_data
-    from divlearn.cluster.agreement import measure_stability
     from divlearn.models import save
-    from divlearn.report.clusters import cluster_page, say_clusters
 
     out = Output(as_json, report, reads=data_files(data, groups), writes=[("--output", output)])
     model = _make(method, divergence, seed, engine).set_params(regularize=regularize)
-    dataset = read_data(data, matrices, labels, regularize, out, groups, "compare clusters with it")
-    _check_number(n_clusters, len(dataset.matrices))
-    with out.working(f"Clustering {len(dataset.matrices)} matrices"):
-        bics, why = _choose_number(model, dataset.matrices) if n_clusters is None else ({}, "")
-        count = min(bics, key=bics.__getitem__) if n_clusters is None else n_clusters
-        model.set_params(**{"n_components" if method == "mixture" else "n_clusters": count})
-        found = model.fit(dataset.matrices).predict(dataset.matrices)
-        # Matrices of one image belong together, as those of a group do.
-        together = dataset.files if dataset.groups is None else dataset.groups
-        stability = math.nan
-        if dataset.labels is None:
-            stability = measure_stability(model, dataset.matrices, together)
-    sizes = np.bincount(found, minlength=count)
-    out.table(["cluster", "matrices"], [[str(i), str(n)] for i, n in enumerate(sizes)])
-    text = why + _say(model)
-    headline = say_clusters(found, dataset.labels, together, stability)
-    out.say(f"{headline}\n{text}")
-    scores = _agreement(out, "labels", dataset.labels, found)
-    with_groups = _agreement(out, "groups", dataset.groups, found)
+    purpose = "compare clusters with it"
+    dataset = read_data(out, data, matrices, labels, groups, regularize, purpose)
+    if n_clusters is not None and n_clusters > len(dataset.matrices):
+        raise ValueError(
+            f"-k/--clusters {n_clusters} must be <= {len(dataset.matrices)}, the number of "
+            "matrices; lower it or pass more data"
+        )
+    bics, stability = _fit(out, model, dataset, n_clusters)
     if output is not None:
         save(model, output)
-        out.say(f"Model: {output}")
-    digest = out.digest(dataset)
-    page = partial(cluster_page, model, found, dataset.labels, scores, text, bics)
-    page = partial(page, groups=together, stability=stability)
-    out.write_page(page, digest, {"clustering": out.seconds})
-    out.finish(
-        labels=found,
-        sizes=sizes,
-        headline=headline,
-        summary=text,
-        agreement=scores,
-        agreement_with_groups=with_groups,
-        stability=stability,
-        data=digest,
-    )
+    _show(out, model, dataset, bics, stability, output)
 
 
-def _check_number(n_clusters: int | None, n_matrices: int) -> None:
-    if n_clusters is not None and n_clusters > n_matrices:
-        raise ValueError(
-            f"-k/--clusters {n_clusters} must be <= {n_matrices}, the number of matrices; lower "
-            "it or pass more data"
-        )
+def _fit(
+    out: Output, model: BaseEstimator, dataset: Dataset, n_clusters: int | None
+) -> tuple[dict[int, float], float]:
+    """Fit the model; return the BIC by number of clusters, and the stability without labels."""
+    from divlearn.cluster import ABMixture
+    from divlearn.cluster.agreement import measure_stability
+
+    with out.working(f"Clustering {len(dataset.matrices)} matrices"):
+        bics = _compute_bics(model, dataset.matrices) if n_clusters is None else {}
+        name = "n_components" if isinstance(model, ABMixture) else "n_clusters"
+        model.set_params(**{name: n_clusters or _lowest(bics)}).fit(dataset.matrices)
+        if dataset.labels is not None:
+            return bics, math.nan
+        return bics, measure_stability(model, dataset.matrices, _together(dataset))
 
 
-def _choose_number(model: Any, matrices: Any) -> tuple[dict[int, float], str]:
+def _together(dataset: Dataset) -> Labels | None:
+    """Matrices of one image belong together, as those of a group do."""
+    return dataset.files if dataset.groups is None else dataset.groups
+
+
+def _lowest(bics: dict[int, float]) -> int:
+    return min(bics, key=bics.__getitem__)
+
+
+def _compute_bics(model: BaseEstimator, matrices: RealArray) -> dict[int, float]:
     """Compute the BIC of mixtures of 1, 2, ... components, until it has risen twice."""
     from divlearn.cluster import ABMixture
     from divlearn.fitting.interrupts import is_interrupted
@@ -117,14 +113,48 @@ def _choose_number(model: Any, matrices: Any) -> tuple[dict[int, float], str]:
     for count in range(1, min(_MOST, max(len(matrices) // 5, 1)) + 1):  # fewer have no spread
         given = {"random_state": model.random_state, "engine": model.engine}
         bics |= ABMixture(count, divergence, **given).fit(matrices).bics_
-        best = min(bics, key=bics.__getitem__)
-        if is_interrupted() or count >= best + 2:
+        if is_interrupted() or count >= _lowest(bics) + 2:
             break
-    found = f"the lowest BIC ({bics[best]:.1f}) of mixtures of 1 to {count} components"
-    return bics, f"Number of clusters: {best}, {found}{'; pass -k for more' * (best == _MOST)}. "
+    return bics
 
 
-def _make(method: str, divergence: str | None, seed: int, engine: str) -> Any:
+def _show(
+    out: Output,
+    model: BaseEstimator,
+    dataset: Dataset,
+    bics: dict[int, float],
+    stability: float,
+    output: Path | None,
+) -> None:
+    import numpy as np
+
+    from divlearn.report.fitted import centers_of, cluster_page, say_clusters
+
+    found, together = model.predict(dataset.matrices), _together(dataset)
+    sizes = np.bincount(found, minlength=len(centers_of(model)))
+    out.table(["cluster", "matrices"], [[str(i), str(n)] for i, n in enumerate(sizes)])
+    text = _say(model, bics)
+    headline = say_clusters(found, dataset.labels, together, stability)
+    out.say(f"{headline}\n{text}")
+    scores = _agreement(out, "labels", dataset.labels, found)
+    with_groups = _agreement(out, "groups", dataset.groups, found)
+    if output is not None:
+        out.say(f"Model: {output}")
+    page = partial(cluster_page, model, found, dataset.labels, scores, text, bics)
+    page = partial(page, groups=together, stability=stability)
+    out.write_page(page, {"clustering": out.seconds})
+    out.finish(
+        labels=found,
+        sizes=sizes,
+        headline=headline,
+        summary=text,
+        agreement=scores,
+        agreement_with_groups=with_groups,
+        stability=stability,
+    )
+
+
+def _make(method: str, divergence: str | None, seed: int, engine: str) -> BaseEstimator:
     from divlearn.cluster import ABKMeans, ABMixture, KarcherKMeans, LogEuclideanKMeans
 
     kinds = {
@@ -135,7 +165,7 @@ def _make(method: str, divergence: str | None, seed: int, engine: str) -> Any:
     }
     if method not in kinds:
         raise ValueError(f"--method {method} must be one of {', '.join(kinds)}")
-    given: dict[str, Any] = {} if method == "log-euclidean" else {"engine": engine}
+    given: dict[str, object] = {} if method == "log-euclidean" else {"engine": engine}
     if divergence is not None:
         if method not in ("k-means", "mixture"):
             raise ValueError(f"--divergence {divergence} must be left out with --method {method}")
@@ -155,19 +185,23 @@ def _parse(divergence: str) -> str | tuple[float, ...]:
     raise ValueError(f"--divergence {divergence} must be a name or two numbers: 0.5,1.5")
 
 
-def _say(model: Any) -> str:
+def _say(model: BaseEstimator, bics: dict[int, float]) -> str:
     import numpy as np
 
-    from divlearn.cluster import LogEuclideanKMeans
-
-    steps = f"{model.n_iter_} iteration{'s' * (model.n_iter_ != 1)}"
-    if isinstance(model, LogEuclideanKMeans):
-        return f"Log-Euclidean k-means, {steps}: {model.message_}."
+    text, steps = "", f"{model.n_iter_} iteration{'s' * (model.n_iter_ != 1)}"
+    if bics:
+        best = _lowest(bics)
+        text = (
+            f"Number of clusters: {best}, the lowest BIC ({bics[best]:.1f}) of mixtures of 1 to "
+            f"{max(bics)} components{'; pass -k for more' * (best == _MOST)}. "
+        )
+    if not hasattr(model, "alpha_"):
+        return f"{text}Log-Euclidean k-means, {steps}: {model.message_}."
     alpha, beta = (float(np.mean(value)) for value in (model.alpha_, model.beta_))
-    return f"Divergence: alpha = {alpha:.3g}, beta = {beta:.3g}. {steps}: {model.message_}."
+    return f"{text}Divergence: alpha = {alpha:.3g}, beta = {beta:.3g}. {steps}: {model.message_}."
 
 
-def _agreement(out: Output, what: str, known: Any, found: Any) -> dict[str, float]:
+def _agreement(out: Output, what: str, known: Labels | None, found: Indices) -> dict[str, float]:
     if known is None:
         return {}
     from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
@@ -180,6 +214,6 @@ def _agreement(out: Output, what: str, known: Any, found: Any) -> dict[str, floa
         "ARI": float(adjusted_rand_score(known, found)),
         "NMI": float(normalized_mutual_info_score(known, found)),
     }
-    told = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
-    out.say(f"Agreement with the {what}: {told}.")
+    listed = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
+    out.say(f"Agreement with the {what}: {listed}.")
     return scores

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from divlearn.arrays import Labels
     from divlearn.cli.output import Named, Output
     from divlearn.datasets import Dataset
 
@@ -28,13 +27,13 @@ def _groups_file(groups: str | None) -> Path | None:
 
 
 def read_data(
+    out: Output,
     path: Path,
     matrices: str | None,
     labels: str | None,
-    regularize: Any,
-    out: Output,
-    groups: str | None = None,
-    purpose: str | None = None,
+    groups: str | None,
+    regularize: str | float,
+    purpose: str | None,
 ) -> Dataset:
     """Read matrices, labels and groups, which are an array of DATA or a file of their own."""
     # A command with a purpose for groups that gets none says which arrays look like groups.
@@ -48,13 +47,15 @@ def read_data(
         matrices=matrices,
         labels=labels,
         groups=None if file else groups,
-        regularize="raise" if regularize == "raise" else None,  # checked by whoever learns how
+        regularize="raise"
+        if regularize == "raise"
+        else None,  # the estimator checks, and learns how
     )
-    if file is not None:
-        return from_file(found, path.stem, read_groups(file, len(found.matrices)))
-    if purpose is not None:
+    known = found.groups if file is None else read_groups(file, len(found.matrices))
+    if file is None and purpose is not None:
         offer_groups(path, found.group_names, purpose, out)
-    return from_file(found, path.stem, found.groups)
+    out.dataset = from_file(found, path.stem, known)
+    return out.dataset
 
 
 def offer_groups(path: Path, names: Sequence[str], purpose: str, out: Output) -> None:
@@ -62,7 +63,7 @@ def offer_groups(path: Path, names: Sequence[str], purpose: str, out: Output) ->
         out.say(f"{path.name} has an array `{name}`; pass --groups {name} to {purpose}.")
 
 
-def keep_together(dataset: Dataset, groups: str | None, out: Output) -> NDArray[Any] | None:
+def keep_together(dataset: Dataset, groups: str | None, out: Output) -> Labels | None:
     """Return groups that must be held out together, and say so: --groups, or images."""
     import numpy as np
 
@@ -102,7 +103,7 @@ def require_classes(dataset: Dataset, path: Path) -> Dataset:
     return dataset
 
 
-def _group_by_image(dataset: Dataset, out: Output) -> NDArray[Any] | None:
+def _group_by_image(dataset: Dataset, out: Output) -> Labels | None:
     import numpy as np
 
     from divlearn.fitting.folds import count_groups

@@ -1,10 +1,12 @@
 """``divlearn demo``: which divergence, and what learning gains, on simulated recordings."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,40 +15,48 @@ from divlearn.checks import import_extra
 from divlearn.cli import options
 from divlearn.cli.output import Output
 
+if TYPE_CHECKING:
+    from divlearn.arrays import Indices, RealArray
+    from divlearn.engines import Engine
+    from divlearn.judge import Evaluation, WhichDivergence
+    from divlearn.report import Page, PlaneDisplay
+
 _PICTURES = (".png", ".pdf", ".svg", ".jpg")
+_WHY = (
+    "Why: an artifact inflates one eigenvalue. It enters Burg as it is, AIRM by the square of its "
+    "logarithm, log-cosh by the logarithm."
+)
+
+Picture = Annotated[Path, typer.Option("--output", "-o", help="Picture of the plane.")]
+Report = Annotated[Path, typer.Option(help="Report to write.")]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        help="Number of threads; all by default.", callback=options.between("--threads", 1, 1024)
+    ),
+]
 
 
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Picture of the plane.")] = Path(
-        "demo/plane.png"
-    ),
-    report: Annotated[Path, typer.Option(help="Report to write.")] = Path("demo/report.html"),
+    output: Picture = Path("demo/plane.png"),
+    report: Report = Path("demo/report.html"),
     engine: options.EngineName = "auto",
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of threads; all by default.",
-            callback=options.between("--threads", 1, 1024),
-        ),
-    ] = None,
+    threads: Threads = None,
 ) -> None:
     """Show what the choice of a divergence changes, on simulated recordings with artifacts.
 
     Example: divlearn demo
     """
-    from divlearn.cli.evaluate import show_evaluation
     from divlearn.datasets import make_recordings
     from divlearn.engines import get_engine
-    from divlearn.judge import evaluate, which_divergence
-    from divlearn.kernels import DivergenceKernelClassifier
-    from divlearn.nearest import DivergenceMDM
+    from divlearn.judge import which_divergence
     from divlearn.report import PlaneDisplay
 
-    files: Any = {"writes": [("--output", output)], "endings": {"--output": _PICTURES}}
+    writes, endings = [("--output", output)], {"--output": _PICTURES}
     try:
-        out = Output(False, report, **files)
+        out = Output(False, report, writes=writes, endings=endings)
     except ImportError as error:  # the rest is worth it without the report
-        out = Output(False, **files)
+        out = Output(False, writes=writes, endings=endings)
         out.say(f"No report: {error}")
     running = get_engine(engine, threads)
     recordings, y, subjects = make_recordings(random_state=0)
@@ -66,27 +76,35 @@ def demo(
     )
     out.say(answer.summary())
     _save(PlaneDisplay(answer), output)
+    found = _compare(out, X, y, subjects, running)
+    out.say(f"{_WHY}\n\nPicture: {output}")
+    out.write_page(lambda: _join(answer, found), stages | found.seconds)
+
+
+def _compare(
+    out: Output, X: RealArray, y: Indices, subjects: Indices, engine: Engine
+) -> Evaluation:
+    """Cross-validate classifiers on recordings of new subjects, and show their accuracies."""
+    from divlearn.cli.evaluate import show_evaluation
+    from divlearn.judge import evaluate
+    from divlearn.kernels import DivergenceKernelClassifier
+    from divlearn.nearest import DivergenceMDM
+
     out.say("\n2. Classify recordings of new subjects, with fixed divergences and a learned one:")
     classifiers = {
-        "nearest mean, Burg": DivergenceMDM("burg", engine=running),
-        "nearest mean, AIRM": DivergenceMDM("airm", engine=running),
-        "nearest mean, log-cosh": DivergenceMDM("log-cosh", engine=running),
-        "SVM, AIRM": DivergenceKernelClassifier([0], [0], engine=running, random_state=0),
-        "SVM, learned divergence": DivergenceKernelClassifier(engine=running, random_state=0),
+        "nearest mean, Burg": DivergenceMDM("burg", engine=engine),
+        "nearest mean, AIRM": DivergenceMDM("airm", engine=engine),
+        "nearest mean, log-cosh": DivergenceMDM("log-cosh", engine=engine),
+        "SVM, AIRM": DivergenceKernelClassifier([0], [0], engine=engine, random_state=0),
+        "SVM, learned divergence": DivergenceKernelClassifier(engine=engine, random_state=0),
     }
     with _working(out, "Cross-validating classifiers"):
         found = evaluate(X, y, classifiers, cv=3, groups=subjects)
     show_evaluation(out, found)
-    out.say(
-        "Why: an artifact inflates one eigenvalue. It enters Burg as it is, AIRM by the square of "
-        "its logarithm, log-cosh by the logarithm.\n\n"
-        f"Picture: {output}"
-    )
-
-    out.write_page(lambda: _join(answer, found), "", stages | found.seconds)
+    return found
 
 
-def _join(answer: Any, found: Any) -> Any:
+def _join(answer: WhichDivergence, found: Evaluation) -> Page:
     """Make one page of both results."""
     from divlearn.report import page_of
 
@@ -94,7 +112,7 @@ def _join(answer: Any, found: Any) -> Any:
     return replace(page, sections=[*page.sections, *page_of(found).sections])
 
 
-def _save(display: Any, path: Path) -> None:
+def _save(display: PlaneDisplay, path: Path) -> None:
     """Save the picture without pyplot, which might look for a screen."""
     import_extra("matplotlib", "the picture needs matplotlib", "plot")
     from matplotlib.figure import Figure

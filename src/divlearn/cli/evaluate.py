@@ -6,20 +6,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from divlearn.cli import data as reading
 from divlearn.cli import options
 from divlearn.cli.output import Output
 
 if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
     from divlearn.judge import Evaluation
+
+Only = Annotated[
+    list[str] | None,
+    typer.Option(help="Classifiers to compare, by a part of their names; may be repeated."),
+]
 
 
 def evaluate(
     data: options.Data,
     cv: options.CV = 5,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(help="Classifiers to compare, by a part of their names; may be repeated."),
-    ] = None,
+    only: Only = None,
     matrices: options.MatricesKey = None,
     labels: options.LabelsKey = None,
     groups: options.Groups = None,
@@ -35,27 +40,12 @@ def evaluate(
     Example: divlearn evaluate matrices.npz --cv 5 --report evaluation.html
     """
     from divlearn import judge
-    from divlearn.cli.data import (
-        KEEP,
-        data_files,
-        keep_together,
-        read_data,
-        require_labels,
-        say_folds,
-    )
     from divlearn.report import page_of
 
-    out = Output(as_json, report, reads=data_files(data, groups))
-    known = judge.default_classifiers(seed)
-    chosen = {
-        name: one
-        for name, one in known.items()
-        if not only or any(part.lower() in name.lower() for part in only)
-    }
-    if not chosen:
-        raise ValueError(f"--only {' '.join(only or [])} matches no classifier: {'; '.join(known)}")
-    dataset = read_data(data, matrices, labels, regularize, out, groups, KEEP)
-    together = keep_together(require_labels(dataset, data), groups, out)
+    out = Output(as_json, report, reads=reading.data_files(data, groups))
+    chosen = _choose(judge.default_classifiers(seed), only or [])
+    dataset = reading.read_data(out, data, matrices, labels, groups, regularize, reading.KEEP)
+    together = reading.keep_together(reading.require_labels(dataset, data), groups, out)
     with out.working("Cross-validating"):
         found = judge.evaluate(
             dataset.matrices,
@@ -66,18 +56,24 @@ def evaluate(
             random_state=seed,
             regularize=regularize,
         )
-    say_folds(found.n_folds, cv, out)
+    reading.say_folds(found.n_folds, cv, out)
     show_evaluation(out, found)
-    digest = out.digest(dataset)
-    out.write_page(lambda: page_of(found), digest, found.seconds)
+    out.write_page(lambda: page_of(found), found.seconds)
     out.finish(
         summary=found.summary(),
         message=found.message,
-        data=digest,
         n_folds=found.n_folds,
         kept_together=together is not None,
         classifiers=[vars(row) | {"versus_best": vars(row.versus_best)} for row in found.table()],
     )
+
+
+def _choose(known: dict[str, BaseEstimator], only: list[str]) -> dict[str, BaseEstimator]:
+    parts = [part.lower() for part in only]
+    names = [name for name in known if any(part in name.lower() for part in parts or [""])]
+    if not names:
+        raise ValueError(f"--only {' '.join(only)} matches no classifier: {'; '.join(known)}")
+    return {name: known[name] for name in names}
 
 
 def show_evaluation(out: Output, found: Evaluation) -> None:

@@ -1,41 +1,53 @@
 """``divlearn fit``: matrices to a model."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from divlearn.cli import data as reading
 from divlearn.cli import options
 from divlearn.cli.output import Output, shell_name
 
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+    from divlearn.arrays import Labels
+    from divlearn.datasets import Dataset
+
 _RESUME = "to resume, add --resume to the same command; the checkpoint is"
+
+ModelFile = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="File of the model; DATA with the ending .divlearn."),
+]
+ModelName = Annotated[
+    str, typer.Option(help="spd (a committee of all kinds), iddl, kernel, rbf, mdm or knn.")
+]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Keep completed stages in a file, for --resume."),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Resume from the file of --checkpoint.")]
 
 
 def fit(
     data: options.Data,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="File of the model; DATA with the ending .divlearn."),
-    ] = None,
-    model: Annotated[
-        str, typer.Option(help="spd (a committee of all kinds), iddl, kernel, rbf, mdm or knn.")
-    ] = "spd",
+    output: ModelFile = None,
+    model: ModelName = "spd",
     matrices: options.MatricesKey = None,
     labels: options.LabelsKey = None,
     groups: options.Groups = None,
     regularize: options.Regularize = "raise",
     seed: options.Seed = 0,
     engine: options.EngineName = "auto",
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Keep completed stages in a file, for --resume."),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Resume from the file of --checkpoint.")
-    ] = False,
+    checkpoint: Checkpoint = None,
+    resume: Resume = False,
     report: options.ReportFile = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -49,59 +61,72 @@ def fit(
     """
     from sklearn.utils.validation import has_fit_parameter
 
-    from divlearn.cli.data import KEEP, data_files, keep_together, read_data, require_labels
-    from divlearn.fitting.checkpoint import checkpointed, resumable
-    from divlearn.models import save
-    from divlearn.report import classifier_page
-
     output = Path(f"{data.stem}.divlearn") if output is None else output
-    out = Output(
-        as_json,
-        report,
-        reads=data_files(data, groups),
-        writes=[("--output", output), ("--checkpoint", checkpoint)],
-    )
+    writes = [("--output", output), ("--checkpoint", checkpoint)]
+    out = Output(as_json, report, reads=reading.data_files(data, groups), writes=writes)
     _check_checkpoint(checkpoint, resume)
     classifier = _make(model, seed, engine).set_params(regularize=regularize)
     holds_out = has_fit_parameter(classifier, "groups")
     judges = holds_out or report is not None
-    dataset = read_data(data, matrices, labels, regularize, out, groups, KEEP if judges else None)
-    given = {"X": require_labels(dataset, data).matrices, "y": dataset.labels}
-    together = keep_together(dataset, groups, out) if judges else None
+    purpose = reading.KEEP if judges else None
+    dataset = reading.read_data(out, data, matrices, labels, groups, regularize, purpose)
+    reading.require_labels(dataset, data)
+    together = reading.keep_together(dataset, groups, out) if judges else None
     if groups is not None and not judges:
         out.say(f"{type(classifier).__name__} holds nothing out: --groups has no effect.")
     kept = {"groups": together} if holds_out and together is not None else {}
-    digest = out.digest(dataset) if checkpoint is None else dataset.digest()
+    _fit(out, classifier, dataset, kept, checkpoint, output)
+    _show(out, classifier, dataset, together, output)
+
+
+def _fit(
+    out: Output,
+    classifier: BaseEstimator,
+    dataset: Dataset,
+    kept: dict[str, Labels],
+    checkpoint: Path | None,
+    output: Path,
+) -> None:
+    """Fit and save the classifier; the checkpoint remains until it is saved."""
+    from divlearn.fitting.checkpoint import checkpointed, resumable
+    from divlearn.models import save
+
     with (
         _saying_how_to_resume(checkpoint),
         out.working(f"Fitting {len(dataset.labels)} matrices"),
         resumable(checkpoint),
-        checkpointed(classifier, data=digest, y=given["y"], **kept),  # until the model is saved
+        checkpointed(classifier, data=lambda: out.digest, y=dataset.labels, **kept),
     ):
-        classifier.fit(**given, **kept)
+        classifier.fit(dataset.matrices, dataset.labels, **kept)
         save(classifier, output)
-    seconds = out.seconds
     if out.interrupted:
         out.say(f"Interrupted; the best model so far is kept: {classifier.message_}.")
         if checkpoint is not None and checkpoint.exists():
             out.say(f"{_RESUME.capitalize()} {checkpoint}.")
-    text, accuracy = _show(out, classifier, dataset.labels)
+
+
+def _show(
+    out: Output, model: BaseEstimator, dataset: Dataset, together: Labels | None, output: Path
+) -> None:
+    from divlearn.report import classifier_page
+
+    seconds = out.seconds
+    text, accuracy = _say(out, model, dataset.labels)
     use = f"To use it: divlearn predict {shell_name(output)} NEW.npz"
     out.say(f"Model: {output}, {seconds:.1f} s. {use}")
-    page = partial(classifier_page, classifier, **given, groups=together)
-    out.write_page(page, digest, {"fitting": seconds})
+    page = partial(classifier_page, model, dataset.matrices, dataset.labels, together)
+    out.write_page(page, {"fitting": seconds})
     out.finish(
         model=str(output),
-        kind=type(classifier).__name__,
+        kind=type(model).__name__,
         seconds=seconds,
         held_out_accuracy=accuracy,
         summary=text,
         kept_together=together is not None,
-        data=digest,
     )
 
 
-def _make(name: str, seed: int, engine: str) -> Any:
+def _make(name: str, seed: int, engine: str) -> BaseEstimator:
     from divlearn.baselines import LogEuclideanSVM
     from divlearn.committee import SPDClassifier
     from divlearn.iddl import IDDLClassifier
@@ -121,16 +146,17 @@ def _make(name: str, seed: int, engine: str) -> Any:
     return made[name]
 
 
-def _show(out: Output, model: Any, labels: Any) -> tuple[str, float | None]:
+def _say(out: Output, model: BaseEstimator, labels: Labels) -> tuple[str, float | None]:
     """Print what was learned; return the sentences and the held-out accuracy, if there is one."""
     from divlearn.judge.evaluation import held_out_predictions
 
-    held_out = held_out_predictions(model, labels)
+    found = held_out_predictions(model, labels)
+    accuracy = None if found is None else found.accuracy(found.best)
     text = (
         f"{type(model).__name__} learned {len(model.classes_)} classes from {len(labels)} matrices."
     )
-    if held_out is not None:
-        text += f" Held-out accuracy: {held_out.accuracy:.1%}."
+    if accuracy is not None:
+        text += f" Held-out accuracy: {accuracy:.1%}."
     weights = model.weights_ if getattr(model, "members_", {}) else {}
     if weights:
         text += f" It averages {len(weights)} classifiers:"
@@ -141,7 +167,7 @@ def _show(out: Output, model: Any, labels: Any) -> tuple[str, float | None]:
         names = sorted(weights, key=lambda name: -weights[name])
         rows = [[one, f"{weights[one]:.2f}", f"{model.oof_accuracy_[one]:.1%}"] for one in names]
         out.table(["member", "weight", "held-out accuracy"], rows)
-    return text, None if held_out is None else held_out.accuracy
+    return text, accuracy
 
 
 @contextmanager

@@ -1,6 +1,11 @@
-"""Messages of the library in the words of the program: options in place of parameters."""
+"""Words of the program: messages of the library with options, and exit codes of interrupts."""
 
 import re
+
+# Exit codes of interrupted commands; 0, 1 and 2 are those of all programs.
+KEPT = 3  # the best result so far
+INTERRUPTED = 130  # before there was anything to keep
+NOTHING_KEPT = "interrupted; nothing is kept"
 
 # Parameters that are options of the same name; other options are checked before they are passed on.
 _OPTIONS = "checkpoint|divergence|engine|groups|labels|matrices|patch|regularize"

@@ -9,10 +9,10 @@ import typer
 ENGINES = ("auto", "native", "reference", "cuda")
 
 
-def between(option: str, least: int, most: int | None = None) -> Callable[[Any], Any]:
+def between(option: str, least: int, most: int | None = None) -> Callable[[int | None], int | None]:
     """Make a callback that refuses other numbers, before anything is read."""
 
-    def check(value: Any) -> Any:
+    def check(value: int | None) -> int | None:
         if value is not None and (value < least or (most is not None and value > most)):
             limit = "" if most is None else f" and <= {most}"
             raise ValueError(f"{option} {value} must be >= {least}{limit}")
@@ -55,7 +55,7 @@ Groups = Annotated[
     ),
 ]
 Regularize = Annotated[
-    Any,
+    Any,  # str or float, which typer cannot tell apart
     typer.Option(
         "--regularize",
         metavar="HOW",
@@ -63,6 +63,7 @@ Regularize = Annotated[
         help="Matrices that are not positive definite: raise, shrink, or a weight to shrink by.",
     ),
 ]
+ModelFile = Annotated[Path | None, typer.Option("--output", "-o", help="File of the model.")]
 CV = Annotated[
     int,
     typer.Option(

@@ -1,4 +1,4 @@
-"""What commands print and write: sentences, tables, progress, JSON and reports."""
+"""Output of commands: sentences, tables, progress, JSON and reports."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 from unicodedata import category
 
 import typer
@@ -26,7 +27,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from divlearn.atomic import check_replaceable
-from divlearn.cli.exits import KEPT
+from divlearn.cli.messages import KEPT
 
 if TYPE_CHECKING:
     from divlearn.datasets import Dataset
@@ -55,6 +56,7 @@ class Output:
         if report is not None:
             _require_libraries()
         check_paths(reads, [*writes, ("--report", report)], {"--report": _PAGES, **endings})
+        self.dataset: Dataset | None = None  # what was read, for its digest
         self.interrupted = False  # whether work was, and kept its best result so far
         self.seconds = 0.0  # of the last work
         self._console = Console(highlight=False, soft_wrap=True)
@@ -98,13 +100,12 @@ class Output:
                 self.interrupted |= is_interrupted()
                 self.seconds = time.perf_counter() - started
 
-    def digest(self, dataset: Dataset) -> str:
-        """Compute the digest of the data, if a report or JSON output shows it."""
-        return dataset.digest() if self.as_json or self._report is not None else ""
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the data, empty if none was read."""
+        return "" if self.dataset is None else self.dataset.digest()
 
-    def write_page(
-        self, make: Callable[[], Page], data_digest: str, seconds: Mapping[str, float]
-    ) -> None:
+    def write_page(self, make: Callable[[], Page], seconds: Mapping[str, float]) -> None:
         """Make and write the report, if one is wanted; an interrupt skips it."""
         if self._report is None:
             return
@@ -116,15 +117,17 @@ class Output:
         except KeyboardInterrupt:
             self.say("Interrupted: no report was written.")
             return
-        write_report(self._report, page, data_digest, seconds)
+        write_report(self._report, page, self.digest, seconds)
         self.say(f"Report: {self._report}")
 
-    def finish(self, **result: Any) -> None:
+    def finish(self, **result: object) -> None:
         """Print the JSON object, if wanted; exit if work was interrupted."""
         if self.as_json:
             from divlearn.report.page import plain
 
-            result.setdefault("interrupted", self.interrupted)
+            if self.dataset is not None:
+                result |= {"data": self.digest}
+            result |= {"interrupted": self.interrupted}
             json.dump(plain(result, digits=None), sys.stdout, indent=1)
             print()
         if self.interrupted:

@@ -1,30 +1,40 @@
 """``divlearn predict``: predictions of a model for matrices."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from divlearn.cli import options
 from divlearn.cli.output import Output, as_csv
 
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+    from divlearn.arrays import Labels, RealArray
+
 _SHOWN = 20
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="File of fit or divlearn.save.")]
+Data = Annotated[Path, typer.Argument(metavar="DATA", help="Data as the model was fitted to.")]
+Table = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write all predictions here, .csv.")
+]
+Trust = Annotated[
+    list[str] | None,
+    typer.Option("--trust", metavar="NAME", help="Class or function of another package in MODEL."),
+]
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="File of fit or divlearn.save.")],
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="Data as the model was fitted to.")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write all predictions here, .csv.")
-    ] = None,
+    model: Model,
+    data: Data,
+    output: Table = None,
     matrices: options.MatricesKey = None,
     labels: options.LabelsKey = None,
-    trust: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--trust", metavar="NAME", help="Class or function of another package in MODEL."
-        ),
-    ] = None,
+    trust: Trust = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Predict the classes of matrices, with probabilities where the model has them.
@@ -39,45 +49,46 @@ def predict(
     from divlearn.files import read_spd
     from divlearn.models import load
 
-    out = Output(
-        as_json,
-        reads=[("MODEL", model), ("DATA", data)],
-        writes=[("--output", output)],
-        endings={"--output": (".csv",)},
-    )
+    reads, endings = [("MODEL", model), ("DATA", data)], {"--output": (".csv",)}
+    out = Output(as_json, reads=reads, writes=[("--output", output)], endings=endings)
     classifier = load(model, trusted=trust or ())
     if not hasattr(classifier, "predict"):
         raise ValueError(f"{model} is a {type(classifier).__name__}, which cannot predict")
-    dataset = read_spd(
-        data, matrices=matrices, labels=labels, regularize=None, square=_takes_matrices(classifier)
-    )
-    predicted = classifier.predict(dataset.matrices)
-    files = range(len(predicted)) if dataset.files is None else dataset.files
-    names = [str(one) for one in files]
-    headings = ["matrix", "predicted"]
-    rows = [[name, str(said)] for name, said in zip(names, predicted, strict=True)]
-    proba = None
+    square = _takes_matrices(classifier)
+    dataset = read_spd(data, matrices=matrices, labels=labels, regularize=None, square=square)
+    predicted, proba = classifier.predict(dataset.matrices), None
     if hasattr(classifier, "predict_proba") and hasattr(classifier, "classes_"):
         proba = classifier.predict_proba(dataset.matrices)
-        headings += [f"p({name})" for name in classifier.classes_]
-        for row, values in zip(rows, proba, strict=True):
-            row += [f"{value:.4f}" for value in values]
-    out.table(headings, rows[:_SHOWN])
-    if len(rows) > _SHOWN:
+    files = range(len(predicted)) if dataset.files is None else dataset.files
+    names, accuracy = [str(one) for one in files], None
+    rows = _rows(names, predicted, proba, classifier)
+    out.table(rows[0], rows[1 : 1 + _SHOWN])
+    if len(names) > _SHOWN:
         hint = "" if output else "; -o predictions.csv writes all"
-        out.say(f"... and {len(rows) - _SHOWN} more{hint}")
-    accuracy = None
+        out.say(f"... and {len(names) - _SHOWN} more{hint}")
     if dataset.labels is not None and hasattr(classifier, "classes_"):
         accuracy = float((predicted.astype(str) == dataset.labels.astype(str)).mean())
-        out.say(f"{accuracy:.1%} of {len(rows)} predictions agree with the labels.")
+        out.say(f"{accuracy:.1%} of {len(names)} predictions agree with the labels.")
     if output is not None:
         with open_atomic(output) as file:
-            file.write(as_csv([headings, *rows]).encode(errors="backslashreplace"))
+            file.write(as_csv(rows).encode(errors="backslashreplace"))
         out.say(f"Predictions: {output}")
     out.finish(names=names, predicted=predicted, probabilities=proba, accuracy=accuracy)
 
 
-def _takes_matrices(model: Any) -> bool:
+def _rows(
+    names: list[str], predicted: Labels, proba: RealArray | None, classifier: BaseEstimator
+) -> list[list[str]]:
+    """Make a table of predictions, headings first."""
+    rows = [["matrix", "predicted"], *map(list, zip(names, map(str, predicted), strict=True))]
+    if proba is not None:
+        rows[0] += [f"p({name})" for name in classifier.classes_]
+        for row, values in zip(rows[1:], proba, strict=True):
+            row += [f"{value:.4f}" for value in values]
+    return rows
+
+
+def _takes_matrices(model: BaseEstimator) -> bool:
     """Whether a model begins with an estimator of divlearn that takes SPD matrices."""
     model = getattr(model, "best_estimator_", model)
     if hasattr(model, "steps"):

@@ -1,12 +1,22 @@
 """``divlearn which``: the divergence that suits matrices."""
 
+from __future__ import annotations
+
 import math
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from divlearn.cli import data as reading
 from divlearn.cli import options
 from divlearn.cli.output import Output
+
+if TYPE_CHECKING:
+    from divlearn.judge import WhichDivergence
+
+WithoutLabels = Annotated[
+    bool, typer.Option("--without-labels", help="Ignore labels and use the likelihood.")
+]
 
 
 def which(
@@ -14,9 +24,7 @@ def which(
     matrices: options.MatricesKey = None,
     labels: options.LabelsKey = None,
     groups: options.Groups = None,
-    without_labels: Annotated[
-        bool, typer.Option("--without-labels", help="Ignore labels and use the likelihood.")
-    ] = False,
+    without_labels: WithoutLabels = False,
     cv: options.CV = 5,
     regularize: options.Regularize = "raise",
     seed: options.Seed = 0,
@@ -31,25 +39,15 @@ def which(
 
     Example: divlearn which matrices.npz --report which.html
     """
-    from divlearn.cli.data import (
-        KEEP,
-        data_files,
-        keep_together,
-        read_data,
-        require_classes,
-        say_folds,
-    )
     from divlearn.judge import which_divergence
-    from divlearn.report import page_of
-    from divlearn.report.sections import as_sentence
 
-    out = Output(as_json, report, reads=data_files(data, groups))
-    purpose = None if without_labels else KEEP
-    dataset = read_data(data, matrices, labels, regularize, out, groups, purpose)
-    y = None if without_labels else require_classes(dataset, data).labels
+    out = Output(as_json, report, reads=reading.data_files(data, groups))
+    purpose = None if without_labels else reading.KEEP
+    dataset = reading.read_data(out, data, matrices, labels, groups, regularize, purpose)
+    y = None if without_labels else reading.require_classes(dataset, data).labels
     if y is None and groups is not None:
         raise ValueError("--groups needs labels: the likelihood has no folds; leave out --groups")
-    together = None if y is None else keep_together(dataset, groups, out)
+    together = None if y is None else reading.keep_together(dataset, groups, out)
     with out.working("Comparing divergences"):
         answer = which_divergence(
             dataset.matrices,
@@ -61,7 +59,14 @@ def which(
             regularize=regularize,
         )
     if y is not None:
-        say_folds(len(answer.chosen), cv, out)
+        reading.say_folds(len(answer.chosen), cv, out)
+    _show(out, answer, together is not None)
+
+
+def _show(out: Output, answer: WhichDivergence, kept_together: bool) -> None:
+    from divlearn.report import page_of
+    from divlearn.report.sections import as_sentence
+
     out.say(answer.summary())
     if out.interrupted:
         out.say(as_sentence(answer.message))
@@ -69,12 +74,11 @@ def which(
     if answer.criterion == "accuracy":
         columns = {"alpha": "alpha", "beta": "beta", "neighbour": "score", "mean": "mean_score"}
     rows = [
-        [str(row["name"]), *(_show(float(row[key])) for key in columns.values())]
+        [str(row["name"]), *(_format(float(row[key])) for key in columns.values())]
         for row in answer.table()
     ]
     out.table(["divergence", *columns], rows)
-    digest = out.digest(dataset)
-    out.write_page(lambda: page_of(answer), digest, {"comparing": out.seconds})
+    out.write_page(lambda: page_of(answer), {"comparing": out.seconds})
     out.finish(
         criterion=answer.criterion,
         best=answer.best,
@@ -87,10 +91,9 @@ def which(
         message=answer.message,
         table=answer.table(),
         n_folds=len(answer.chosen),
-        kept_together=together is not None,
-        data=digest,
+        kept_together=kept_together,
     )
 
 
-def _show(value: float) -> str:
+def _format(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.4g}"

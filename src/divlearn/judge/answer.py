@@ -1,20 +1,38 @@
-"""What `which_divergence` answers: scores of divergences and rules, and a recommendation."""
+"""Answers: a summary that notebooks show, and that of `which_divergence`."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, Literal
 
 from divlearn.arrays import RealArray
-from divlearn.judge.maps import Point, format_point
 from divlearn.judge.significance import SIGNIFICANT
-from divlearn.judge.summarised import Summarised
 
 MEAN, NEIGHBOUR, LEARNED = "nearest mean", "nearest neighbour", "learned nearest neighbour"
+Point = tuple[float, float]  # (alpha, beta)
+
+
+class Summarised:
+    """A result with a `summary()`, which a notebook shows."""
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self.summary())}</p>"  # type: ignore[attr-defined]
+
+
+def format_point(point: Sequence[float]) -> str:
+    return "({:g}, {:g})".format(*point)
+
+
+def say_how_many(done: int, total: int, what: str) -> str:
+    if done == total:
+        return f"all {total:,} {what}"
+    return f"interrupted by the user: {done:,} of {total:,} {what}"
 
 
 @dataclass(frozen=True)
 class NamedScore:
-    """A named divergence beside the learned one, on the same matrices.
+    """A named divergence compared with the learned one on the same matrices.
 
     Attributes
     ----------
@@ -49,7 +67,7 @@ class NamedScore:
 
 @dataclass(frozen=True)
 class RuleScore:
-    """A rule of classification beside the recommended one, on the same matrices.
+    """A rule of classification compared with the recommended one on the same matrices.
 
     Attributes
     ----------
@@ -101,6 +119,18 @@ class WhichDivergence(Summarised):
         Held-out accuracy of the recommendation and its standard error. Rule and divergence are
         chosen without each fold, so that the accuracy is not that of the best of many.
     rules : dict of RuleScore
+
+    Notes
+    -----
+    Means are exact, and computed without the fold on which they are judged. What is chosen (the
+    learned point, the named divergence of a rule, the recommendation) is chosen by held-out
+    accuracy on the other folds and then judged on the fold, so that no score is that of the best of
+    many on the same matrices. Scores of single named divergences are plain held-out accuracies.
+
+    A rule is recommended only if some rule is better than chance. The test compares the balanced
+    accuracy with that of predictions which are independent of the classes. It is a t-test over
+    matrices, or over groups, with twice their variance: held-out matrices are predicted from the
+    labels of each other.
     """
 
     criterion: Literal["accuracy", "likelihood"]
@@ -143,15 +173,8 @@ class WhichDivergence(Summarised):
         """
         nowhere = {"alpha": math.nan, "beta": math.nan}
         alpha, beta = self.best
-        rows: list[dict[str, Any]] = [
-            {
-                "name": "learned",
-                "alpha": alpha,
-                "beta": beta,
-                "score": self.score,
-                "mean_score": math.nan,
-            }
-        ]
+        learned = {"alpha": alpha, "beta": beta, "score": self.score, "mean_score": math.nan}
+        rows: list[dict[str, Any]] = [{"name": "learned", **learned}]
         if self.rules:
             score, mean = (self.rules[rule].score for rule in (NEIGHBOUR, MEAN))
             rows.append({"name": "best named", **nowhere, "score": score, "mean_score": mean})

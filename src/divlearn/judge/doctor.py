@@ -1,16 +1,15 @@
 """Diagnosis of matrices and labels: every problem at once, and what to do about it."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from divlearn import tolerances
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import check_sortable
 from divlearn.datasets.dataset import find_copies
-from divlearn.judge.summarised import Summarised
+from divlearn.judge.answer import Summarised
 from divlearn.spd import CANCELLING, find_not_definite, rows_cancel
 
 _ILL_CONDITIONED = 1e10
@@ -139,7 +138,7 @@ def examine(X: ArrayLike, y: ArrayLike | None = None) -> Diagnosis:
     return Diagnosis(len(matrices), matrices.shape[-1], tuple(ordered), condition, classes)
 
 
-def _examine_spectra(matrices: NDArray[Any]) -> tuple[RealArray, list[Finding]]:
+def _examine_spectra(matrices: RealArray) -> tuple[RealArray, list[Finding]]:
     """Return condition numbers, NaN if a matrix is not SPD, and the reasons why not."""
     n, d = matrices.shape[:2]
     condition, ranks, cancelling = np.full(n, np.nan), [], []
@@ -181,7 +180,7 @@ def _examine_spectra(matrices: NDArray[Any]) -> tuple[RealArray, list[Finding]]:
     return condition, findings
 
 
-def _examine_spread(matrices: NDArray[Any], condition: RealArray) -> list[Finding]:
+def _examine_spread(matrices: RealArray, condition: RealArray) -> list[Finding]:
     findings = []
     ill = np.flatnonzero(condition > _ILL_CONDITIONED)
     if ill.size:
@@ -196,7 +195,7 @@ def _examine_spread(matrices: NDArray[Any], condition: RealArray) -> list[Findin
     return findings
 
 
-def _examine_copies(matrices: NDArray[Any], labels: Labels | None) -> list[Finding]:
+def _examine_copies(matrices: RealArray, labels: Labels | None) -> list[Finding]:
     found: dict[bool, list[tuple[int, ...]]] = {True: [], False: []}  # by whether labels differ
     for rows in find_copies(matrices):
         found[labels is not None and len(set(labels[list(rows)].tolist())) > 1].append(rows)
@@ -219,7 +218,7 @@ def _examine_copies(matrices: NDArray[Any], labels: Labels | None) -> list[Findi
     ]
 
 
-def _examine_classes(labels: Labels, names: NDArray[Any], counts: Indices) -> list[Finding]:
+def _examine_classes(labels: Labels, names: Labels, counts: Indices) -> list[Finding]:
     if len(names) == 1:
         text, advice = f"all are of class {names[0]}", "pass more classes, or no labels"
         return [_make("one class", np.arange(len(labels)), text, advice)]
@@ -231,7 +230,9 @@ def _examine_classes(labels: Labels, names: NDArray[Any], counts: Indices) -> li
     return [_make("classes of one", single, text, advice)]
 
 
-def _make(kind: str, indices: Any, text: str, advice: str, *, severe: bool = False) -> Finding:
+def _make(
+    kind: str, indices: ArrayLike, text: str, advice: str, *, severe: bool = False
+) -> Finding:
     rows = np.asarray(indices, dtype=np.intp)
     shown = ", ".join(map(str, rows[:_SHOWN])) + ", ..." * (rows.size > _SHOWN)
     return Finding(kind, severe, rows, f"{text} (matrices {shown})", advice)

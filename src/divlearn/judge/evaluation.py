@@ -1,15 +1,15 @@
 """Cross-validation of several classifiers on the same folds, with paired differences."""
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import confusion_matrix
 
 from divlearn.arrays import Indices, Labels
@@ -19,8 +19,8 @@ from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import Labelled, label
 from divlearn.fitting.progress import narrated, tell
 from divlearn.judge import significance
+from divlearn.judge.answer import Summarised, say_how_many
 from divlearn.judge.significance import SIGNIFICANT, PairedComparison
-from divlearn.judge.summarised import Summarised
 from divlearn.spd import check_spd
 
 _Fitted = tuple[Indices, float]  # held-out predictions of one fold, and seconds
@@ -78,10 +78,14 @@ class Evaluation(Summarised):
         """Whether each matrix is classified right, shape (n_matrices,)."""
         return self.predictions[name] == self.codes
 
+    def accuracy(self, name: str) -> float:
+        """Share of matrices that are classified right."""
+        return float(self.correct(name).mean())
+
     @property
     def best(self) -> str:
         """Name of the classifier of the highest accuracy, the first of those that tie."""
-        return max(self.predictions, key=lambda name: float(self.correct(name).mean()))
+        return max(self.predictions, key=self.accuracy)
 
     def compare(self, first: str, second: str) -> PairedComparison:
         """Compare two classifiers on the same matrices; the p-value holds for one such pair."""
@@ -113,11 +117,10 @@ class Evaluation(Summarised):
         """Rows of all classifiers, the most accurate first."""
         best, rows = self.best, []
         for name, seconds in self.seconds.items():
-            right = self.correct(name)
-            error = significance.standard_error(right, self.groups)
+            error = significance.standard_error(self.correct(name), self.groups)
             p_value = self._p_values.get(frozenset((best, name)), 1.0)
             paired = replace(self.compare(best, name), p_value=p_value)
-            rows.append(Row(name, float(right.mean()), error, paired, seconds))
+            rows.append(Row(name, self.accuracy(name), error, paired, seconds))
         return sorted(rows, key=lambda row: -row.accuracy)
 
     def confusion(self, name: str) -> Indices:
@@ -159,7 +162,7 @@ class Evaluation(Summarised):
 def evaluate(
     X: ArrayLike,
     y: ArrayLike,
-    classifiers: Mapping[str, Any] | None = None,
+    classifiers: Mapping[str, BaseEstimator] | None = None,
     *,
     cv: Splitter = 5,
     groups: ArrayLike | None = None,
@@ -171,18 +174,16 @@ def evaluate(
 
     Parameters
     ----------
-    X : array-like, shape (n_matrices, d, d)
-    y : array-like, shape (n_matrices,)
+    X, y : array-like, shape (n_matrices, d, d) and (n_matrices,)
     classifiers : dict of estimators by name, optional, `default_classifiers` by default.
     cv : int, splitter, or iterable of (train, test) indices, default=5
         An int is the largest number of folds, which are stratified, shuffled, and keep groups
-        together. There are at most as many folds as groups, or as matrices in the largest class.
+        together; at most as many as there are groups, or matrices in the largest class.
     groups : array-like, shape (n_matrices,), optional
         Matrices of one group (a patient, a sample of a material) are held out together. Classifiers
         whose ``fit`` takes groups get those of the training part, for their inner folds.
     random_state : int or None, default=0
-    regularize : {"raise", "shrink"} or float, default="raise"
-        As in `Regularize`, learned from the training part of every fold.
+    regularize : {"raise", "shrink"} or float, default="raise", as in `Regularize`, for each fold.
     verbose : int, default=0, 1 prints progress.
 
     Returns
@@ -196,8 +197,7 @@ def evaluate(
     >>> from divlearn.nearest import DivergenceMDM
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(3, 20, 4, separation=3, random_state=0)
-    >>> found = evaluate(X, y, {"nearest mean": DivergenceMDM("airm")}, cv=3)
-    >>> print(found.summary())
+    >>> print(evaluate(X, y, {"nearest mean": DivergenceMDM("airm")}, cv=3).summary())
     nearest mean has an accuracy of ...% +- ...% on 60 held-out matrices.
     """
     check_spd(X, regularize=regularize, ndim=3)  # which every fold learns from its training part
@@ -207,20 +207,29 @@ def evaluate(
     if not known:
         raise ValueError("classifiers is empty, must hold >= 1; pass some by name")
     data.require_two("drop the class, or pass more of it")
-    folds = data.folds(cv, random_state)
-    results: dict[str, list[_Fitted]] = {name: [] for name in known}
-    steps = list(product(range(len(folds)), known))
-    with user_call(), narrated("evaluate", verbose), stoppable(lambda: any(results.values())):
+    with user_call(), narrated("evaluate", verbose):
+        return _cross_validate(known, data, data.folds(cv, random_state), regularize)
+
+
+def _cross_validate(
+    classifiers: Mapping[str, BaseEstimator], data: Labelled, folds: Folds, regularize: str | float
+) -> Evaluation:
+    """Fit every classifier to every fold, until all are done or the user interrupts."""
+    results: dict[str, list[_Fitted]] = {name: [] for name in classifiers}
+    steps = list(product(range(len(folds)), classifiers))
+    with stoppable(lambda: any(results.values())):
         for number, (fold, name) in enumerate(steps):
             tell("fits", number, len(steps), f"fold {fold + 1}: {name}")
-            result = _predict(known[name], data, regularize, folds[fold])
+            result = _predict(classifiers[name], data, regularize, folds[fold])
             if is_interrupted():  # comparing with an unfinished fit would be unfair
                 raise KeyboardInterrupt
             results[name].append(result)
     return _gather(results, data, folds)
 
 
-def _predict(classifier: Any, data: Labelled, regularize: Any, fold: Fold) -> _Fitted:
+def _predict(
+    classifier: BaseEstimator, data: Labelled, regularize: str | float, fold: Fold
+) -> _Fitted:
     started, (train, test) = time.perf_counter(), fold
     matrices = Regularize(regularize).fit(data.matrices[train]).transform(data.matrices)
     groups = None if data.groups is None else data.groups[train]
@@ -232,14 +241,9 @@ def _gather(results: Mapping[str, list[_Fitted]], data: Labelled, folds: Folds) 
     """Join the completed folds, the same matrices for all classifiers."""
     done = {name: fitted for name, fitted in results.items() if fitted}
     n_folds = min(map(len, done.values()))
-    message = f"all {n_folds} folds completed"
-    if n_folds < len(folds):
-        message = f"interrupted by the user: {n_folds} of {len(folds)} folds completed"
+    message = say_how_many(n_folds, len(folds), "folds completed")
     if len(done) < len(results):
-        message = (
-            f"interrupted by the user: {len(done)} of {len(results)} classifiers completed the "
-            "first fold"
-        )
+        message = say_how_many(len(done), len(results), "classifiers completed the first fold")
     rows = np.concatenate([test for _, test in folds[:n_folds]])
     order = np.argsort(rows)
     predictions, seconds = {}, {}
@@ -254,28 +258,28 @@ def _gather(results: Mapping[str, list[_Fitted]], data: Labelled, folds: Folds) 
     )
 
 
-class HeldOut(NamedTuple):
-    """Held-out predictions of a fitted classifier: matrices, ascending, and their classes."""
-
-    rows: Indices
-    codes: Indices  # true classes
-    predicted: Indices
-
-    @property
-    def accuracy(self) -> float:
-        return float((self.codes == self.predicted).mean())
-
-
-def held_out_predictions(model: Any, y: Labels) -> HeldOut | None:
+def held_out_predictions(
+    model: BaseEstimator, y: Labels, groups: Labels | None = None
+) -> Evaluation | None:
     """Return what a classifier fitted to labels y predicted for held-out matrices, if any."""
     proba = getattr(model, "oof_proba_", None)
     rows = np.flatnonzero([] if proba is None else np.isfinite(proba).all(axis=1))
     if proba is None or not len(rows):
         return None
-    return HeldOut(rows, np.searchsorted(model.classes_, y[rows]), proba[rows].argmax(axis=1))
+    name, codes = type(model).__name__, np.searchsorted(model.classes_, y[rows])
+    return Evaluation(
+        classes=model.classes_,
+        codes=codes,
+        predictions={name: proba[rows].argmax(axis=1)},
+        seconds={name: math.nan},
+        n_folds=0,
+        rows=rows,
+        message="held out by the classifier itself",
+        groups=None if groups is None else np.unique(groups[rows], return_inverse=True)[1],
+    )
 
 
-def default_classifiers(random_state: int | None = 0) -> dict[str, Any]:
+def default_classifiers(random_state: int | None = 0) -> dict[str, BaseEstimator]:
     """Make the classifiers that `evaluate` compares by default, by name."""
     from divlearn.baselines import LogEuclideanSVM
     from divlearn.committee import SPDClassifier

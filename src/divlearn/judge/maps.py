@@ -1,6 +1,5 @@
 """Maps of the (alpha, beta) plane: accuracy of the nearest neighbour at every point of a grid."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,13 +11,12 @@ from divlearn.fitting.folds import check_groups
 from divlearn.fitting.progress import narrated
 from divlearn.fitting.targets import check_labels, keep_classes
 from divlearn.judge import significance
+from divlearn.judge.answer import Point, Summarised, format_point
 from divlearn.judge.significance import PairedComparison
-from divlearn.judge.summarised import Summarised
 from divlearn.nearest.plane import NAMED, Flags, judge_neighbors, rank_best
 from divlearn.spd import check_spd
 from divlearn.tolerances import LEARNING_ACCURACY
 
-Point = tuple[float, float]
 _DEFAULT_GRID = np.arange(17) / 8  # exact in binary, and every named point lies on it
 _ROUNDING = 1e-9  # what sums of steps such as 0.1 may be off by
 
@@ -27,11 +25,14 @@ _ROUNDING = 1e-9  # what sums of steps such as 0.1 may be off by
 class PlaneMap(Summarised):
     """Leave-one-out 1-NN accuracy over a grid of the plane; what `plane_map` returns.
 
+    Exchanging the arguments of a divergence exchanges alpha and beta.
+
     Attributes
     ----------
     alphas, betas : ndarray, shape (n_alphas,) and (n_betas,), the grid, ascending.
-    correct : ndarray of bool, shape (n_alphas, n_betas, n_matrices), whether the nearest other
-        matrix has the right label.
+    correct : ndarray of bool, shape (n_alphas, n_betas, n_matrices)
+        Whether the nearest other matrix has the right label. A matrix as near to another class as
+        to its own, up to rounding, counts as wrong. `plane_map` needs 16 bytes for each.
     groups : ndarray of int, shape (n_matrices,), or None
         Matrices of one group are not neighbours of each other, and not independent.
     """
@@ -142,13 +143,10 @@ def plane_map(
     .. math:: \operatorname{accuracy}(\alpha, \beta) = \frac{1}{n} \sum_i [\, y_i = y_{k(i)} \,],
               \qquad k(i) = \arg\min_{j \ne i} D^{(\alpha,\beta)}(X_i \,\|\, X_j)
 
-    Exchanging the arguments of D exchanges alpha and beta. One pass of spectra serves all points.
-
     Parameters
     ----------
     X : array-like, shape (n_matrices, d, d)
-    y : array-like, shape (n_matrices,)
-        Labels, at least two classes of at least two matrices each.
+    y : array-like, shape (n_matrices,), labels of >= 2 classes, each of >= 2 matrices.
     alphas, betas : array-like, shape (n_alphas,) and (n_betas,), optional
         The grid, ascending, without pairs of opposite signs; 0 to 2 in steps of 1/8 by default,
         which contains every divergence of `NAMED`.
@@ -160,39 +158,34 @@ def plane_map(
 
     Returns
     -------
-    PlaneMap
-        After an interrupt it covers the matrices judged so far, a random sample of all.
-
-    Notes
-    -----
-    A matrix as near to another class as to its own, up to rounding, counts as wrong. Memory is 16
-    bytes for each matrix and point; 5 MB for 1,024 matrices.
+    PlaneMap, after an interrupt of the matrices judged so far, a random sample of all.
 
     Examples
     --------
-    >>> wide, narrow = np.diag([1.0, 9.0]), np.diag([1.0, 2.0])
-    >>> X = [scale * shape for shape in (wide, narrow) for scale in (1, 2, 3)]
-    >>> plane = plane_map(X, ["wide"] * 3 + ["narrow"] * 3)
-    >>> plane.accuracy.shape, plane.at(0, 0)
-    ((17, 17), 1.0)
+    >>> X = [scale * np.diag([1.0, shape]) for shape in (9, 2) for scale in (1, 2, 3)]
+    >>> plane_map(X, ["wide"] * 3 + ["narrow"] * 3).at(0, 0)
+    1.0
     """
     chosen = get_engine(engine, accuracy=LEARNING_ACCURACY)
     matrices = check_spd(X, regularize=regularize, ndim=3)
     codes = check_codes(y, len(matrices))
     grid = check_axis(alphas, "alphas"), check_axis(betas, "betas")
-    for first, second in (grid, grid[::-1]):
-        if first[0] < 0 < second[-1]:
-            raise ValueError(
-                f"alphas from {grid[0][0]:g} to {grid[0][-1]:g} and betas from {grid[1][0]:g} to "
-                f"{grid[1][-1]:g} must not pair opposite signs, for which D is not defined for "
-                "every pair of matrices; map one quadrant at a time"
-            )
+    _check_signs(*grid)
     known = check_group_codes(groups, len(matrices))
-    one_fold, points = np.zeros(len(matrices), dtype=np.intp), make_grid(*grid)
     with narrated("plane_map", verbose):
+        one_fold, points = np.zeros_like(codes), make_grid(*grid)
         correct, judged = judge_neighbors(matrices, codes, one_fold, known, points, chosen)
-    flags = correct[-1].reshape(len(grid[0]), len(grid[1]), -1)
-    return PlaneMap(*grid, flags, None if known is None else known[judged])
+    known = None if known is None else known[judged]
+    return PlaneMap(*grid, correct[-1].reshape(*map(len, grid), -1), known)
+
+
+def _check_signs(alphas: RealArray, betas: RealArray) -> None:
+    if alphas[0] < 0 < betas[-1] or betas[0] < 0 < alphas[-1]:
+        raise ValueError(
+            f"alphas from {alphas[0]:g} to {alphas[-1]:g} and betas from {betas[0]:g} to "
+            f"{betas[-1]:g} must not pair opposite signs, for which D is not defined for every "
+            "pair of matrices; map one quadrant at a time"
+        )
 
 
 def check_axis(values: ArrayLike | None, name: str) -> RealArray:
@@ -205,10 +198,6 @@ def check_axis(values: ArrayLike | None, name: str) -> RealArray:
 def make_grid(alphas: RealArray, betas: RealArray) -> RealArray:
     """All points (alpha, beta), shape (n_alphas * n_betas, 2), beta fastest."""
     return np.column_stack([np.repeat(alphas, len(betas)), np.tile(betas, len(alphas))])
-
-
-def format_point(point: Sequence[float]) -> str:
-    return "({:g}, {:g})".format(*point)
 
 
 def check_codes(y: ArrayLike, n_matrices: int) -> Indices:

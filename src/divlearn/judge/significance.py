@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +50,7 @@ def p_above_chance(flags: NDArray[np.bool_], codes: Indices, groups: _Groups = N
 
 
 def standard_error(
-    values: NDArray[Any], groups: _Groups = None, codes: Indices | None = None
+    values: RealArray | NDArray[np.bool_], groups: _Groups = None, codes: Indices | None = None
 ) -> float:
     """Of a mean over matrices, or over classes; only different groups are independent."""
     codes = np.zeros(len(values), dtype=np.intp) if codes is None else codes
@@ -136,7 +135,7 @@ def compare_jointly(gains: RealArray, groups: _Groups = None) -> RealArray:
     return as_far / (_FLIPS + 1)
 
 
-def _flip_signs(gains: NDArray[Any]) -> float:
+def _flip_signs(gains: Indices) -> float:
     """Probability of a sum at least as far from zero as that of the gains, under random signs."""
     # The sum is the difference between the positive and the negative part; either part is a sum of
     # binomial variables, one for each size of a gain.

@@ -1,4 +1,4 @@
-"""Which divergence to use: by held-out accuracy with labels, by likelihood without."""
+"""The divergence to use: by held-out accuracy with labels, by likelihood without."""
 
 import math
 
@@ -12,8 +12,8 @@ from divlearn.fitting.folds import count_groups, make_folds
 from divlearn.fitting.interrupts import stoppable
 from divlearn.fitting.progress import narrated, track
 from divlearn.judge import maps
-from divlearn.judge.answer import NamedScore, WhichDivergence
-from divlearn.judge.by_accuracy import judge_by_accuracy, say_how_many
+from divlearn.judge.answer import NamedScore, WhichDivergence, say_how_many
+from divlearn.judge.by_accuracy import judge_by_accuracy
 from divlearn.likelihood import fit_likelihood, fit_member
 from divlearn.likelihood.normalizer import solve_kappa
 from divlearn.means import mean_abld
@@ -72,18 +72,6 @@ def which_divergence(
         After an interrupt it covers the matrices judged so far, a random sample of all, or its map
         contains NaN. KeyboardInterrupt is raised if no matrix was judged.
 
-    Notes
-    -----
-    Means are exact, and computed without the fold on which they are judged. What is chosen (the
-    learned point, the named divergence of a rule, the recommendation) is chosen by held-out
-    accuracy on the other folds and then judged on the fold, so that no score is that of the best of
-    many on the same matrices. Scores of single named divergences are plain held-out accuracies.
-
-    A rule is recommended only if some rule is better than chance. The test compares the balanced
-    accuracy with that of predictions which are independent of the classes. It is a t-test over
-    matrices, or over groups, with twice their variance: held-out matrices are predicted from the
-    labels of each other.
-
     Examples
     --------
     >>> from divlearn.datasets import make_wishart_clusters
@@ -97,14 +85,7 @@ def which_divergence(
     chosen = get_engine(engine) if y is None else get_engine(engine, accuracy=LEARNING_ACCURACY)
     matrices = check_spd(X, regularize=regularize, ndim=3)
     default = _LIKELIHOOD_GRID if y is None else None
-    axes = []
-    for given, name in ((alphas, "alphas"), (betas, "betas")):
-        axes.append(maps.check_axis(default if given is None else given, name))
-        if axes[-1][0] < 0:
-            raise ValueError(
-                f"{name} starts at {axes[-1][0]:g}, must be >= 0; D^(-a,-b) = D^(b,a), so the "
-                "positive quadrant contains every divergence of the negative one"
-            )
+    axes = _check_axis(alphas, "alphas", default), _check_axis(betas, "betas", default)
     if y is None:
         if groups is not None:
             raise ValueError(
@@ -112,19 +93,26 @@ def which_divergence(
                 "groups, or pass y"
             )
         with narrated("which_divergence", verbose):
-            return _by_likelihood(matrices, axes[0], axes[1], chosen)
+            return _by_likelihood(matrices, *axes, chosen)
     codes = maps.check_codes(y, len(matrices))
     known = maps.check_group_codes(groups, len(matrices))
     folds = _assign_folds(codes, known, check_count(cv, "cv", least=2), random_state)
     with narrated("which_divergence", verbose):
-        return judge_by_accuracy(matrices, codes, folds, known, axes[0], axes[1], chosen)
+        return judge_by_accuracy(matrices, codes, folds, known, *axes, chosen)
+
+
+def _check_axis(values: ArrayLike | None, name: str, default: RealArray | None) -> RealArray:
+    axis = maps.check_axis(default if values is None else values, name)
+    if axis[0] < 0:
+        raise ValueError(
+            f"{name} starts at {axis[0]:g}, must be >= 0; D^(-a,-b) = D^(b,a), so the positive "
+            "quadrant contains every divergence of the negative one"
+        )
+    return axis
 
 
 def _assign_folds(
-    codes: Indices,
-    groups: Indices | None,
-    cv: int,
-    random_state: RandomState,
+    codes: Indices, groups: Indices | None, cv: int, random_state: RandomState
 ) -> Indices:
     if groups is not None and count_groups(codes, groups).min() < 2:
         raise ValueError(
@@ -135,6 +123,10 @@ def _assign_folds(
     for fold, (_, held_out) in enumerate(folds):
         assigned[held_out] = fold
     return assigned
+
+
+def _mean_and_error(values: RealArray) -> tuple[float, float]:
+    return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
 
 
 def _by_likelihood(
@@ -148,18 +140,12 @@ def _by_likelihood(
         member = fit_member(data, alpha, beta, init=fit.center, engine=engine)
         densities[name] = member.log_density(data, engine=engine)
         gains = per_matrix - densities[name]
-        gain = float(gains.mean())
-        named[name] = NamedScore(
-            alpha,
-            beta,
-            member.log_likelihood,
-            gain,
-            float(gains.std(ddof=1) / math.sqrt(n)),
-            math.exp(-n * max(gain, 0.0)),  # 2 n gain is chi-squared with two degrees of freedom
-            2 * n * gain - 2 * math.log(n),
-        )
+        gain, error = _mean_and_error(gains)
+        p_value = math.exp(-n * max(gain, 0.0))  # 2 n gain is chi-squared with two degrees
+        bic = 2 * n * gain - 2 * math.log(n)
+        score = member.log_likelihood
+        named[name] = NamedScore(alpha, beta, score, gain, error, p_value, bic)
     first, second = sorted(named, key=lambda name: -named[name].score)[:2]
-    losses = densities[first] - densities[second]
     surface = np.full((len(alphas), len(betas)), np.nan)
     # The likelihood is flat at its maximum in the centre: a rough centre serves a map. Every
     # second row runs backwards, so that each point starts from the centre of a neighbour.
@@ -178,7 +164,7 @@ def _by_likelihood(
         best=(fit.alpha, fit.beta),
         score=fit.log_likelihood,
         named=named,
-        runner_up=(second, float(losses.mean()), float(losses.std(ddof=1) / math.sqrt(n))),
+        runner_up=(second, *_mean_and_error(densities[first] - densities[second])),
         alphas=alphas,
         betas=betas,
         map=surface,

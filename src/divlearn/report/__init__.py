@@ -1,16 +1,15 @@
 """Reports: pictures (classes named ``...Display``) and HTML pages (`page_of`, ``..._page``)."""
 
-from divlearn.report.clusters import cluster_page
 from divlearn.report.displays import (
     BICDisplay,
     ClusterDisplay,
     EvaluationDisplay,
     MatrixDisplay,
+    PlaneDisplay,
     WeightsDisplay,
 )
-from divlearn.report.fitted import classifier_page
+from divlearn.report.fitted import classifier_page, cluster_page
 from divlearn.report.page import Page
-from divlearn.report.plane_display import PlaneDisplay
 from divlearn.report.results import page_of
 
 __all__ = [

@@ -1,21 +1,27 @@
-"""Pictures of evaluations, matrices, clusters and committees, drawn with matplotlib."""
+"""Pictures of results, drawn with matplotlib: one class for each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.decomposition import PCA
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.checks import import_extra
 from divlearn.fitting.labelled import check_new
+from divlearn.judge.answer import Point, WhichDivergence, format_point
 from divlearn.judge.evaluation import Evaluation
+from divlearn.judge.maps import PlaneMap, plane_map
 from divlearn.log_vectors import log_vectors
+from divlearn.nearest.plane import NAMED
 from divlearn.report.figures import correlations
+from divlearn.report.fitted import centers_of, learned_points
+from divlearn.report.planes import LEVELS, TITLES, edges, label_side
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,14 +73,12 @@ class EvaluationDisplay(Display):
         rows = self.evaluation.table()
         ax = self._take(ax, (7.0, 1.2 + 0.4 * len(rows)))
         for place, row in enumerate(rows):
-            ax.errorbar(
+            x, error, colour = (
                 100 * row.accuracy,
-                place,
-                xerr=100 * row.standard_error,
-                fmt="o",
-                capsize=4,
-                color=COLOUR if place else BEST,
+                100 * row.standard_error,
+                COLOUR if place else BEST,
             )
+            ax.errorbar(x, place, xerr=error, fmt="o", capsize=4, color=colour)
         ax.set_yticks(range(len(rows)), [row.name for row in rows])
         ax.set(xlabel="accuracy in %, with its standard error", ylim=(len(rows) - 0.5, -0.5))
         ax.set_title(f"{len(self.evaluation.codes)} matrices, {self.evaluation.n_folds} folds")
@@ -127,11 +131,11 @@ class ClusterDisplay(Display):
         self.points, self.labels, self.centers = points, labels, centers
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: ArrayLike, *, ax: Axes | None = None) -> Self:
+    def from_estimator(
+        cls, estimator: BaseEstimator, X: ArrayLike, *, ax: Axes | None = None
+    ) -> Self:
         """Draw matrices X, shape (n_matrices, d, d), by the components of their logarithms."""
-        matrices = check_new(estimator, X)
-        is_mixture = hasattr(estimator, "means_")
-        centers = estimator.means_ if is_mixture else estimator.cluster_centers_
+        matrices, centers = check_new(estimator, X), centers_of(estimator)
         # A column of zeros: 1 x 1 matrices have one direction.
         both = [np.pad(log_vectors(some), ((0, 0), (0, 1))) for some in (matrices, centers)]
         points, places = map(PCA(2, svd_solver="full").fit(both[0]).transform, both)
@@ -163,7 +167,7 @@ class BICDisplay(Display):
         self.bics = bics
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
+    def from_estimator(cls, estimator: BaseEstimator, *, ax: Axes | None = None) -> Self:
         """Draw the ``bics_`` of an `ABMixture` fitted with several ``n_components``."""
         check_is_fitted(estimator)
         return cls(estimator.bics_).plot(ax)
@@ -194,7 +198,7 @@ class WeightsDisplay(Display):
         self.weights, self.accuracies = weights, accuracies
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
+    def from_estimator(cls, estimator: BaseEstimator, *, ax: Axes | None = None) -> Self:
         """Draw the members of a fitted `SPDClassifier`."""
         check_is_fitted(estimator)
         return cls(estimator.weights_, estimator.oof_accuracy_).plot(ax)
@@ -207,3 +211,140 @@ class WeightsDisplay(Display):
         ax.bar_label(bars, [f"{self.accuracies[name]:.1%}" for name in names], padding=4)
         ax.set(xlabel="weight, with the held-out accuracy", xmargin=0.15)
         return self
+
+
+class PlaneDisplay(Display):
+    """Map of the (alpha, beta) plane, with the divergences that an estimator learned or chose.
+
+    Parameters
+    ----------
+    plane : PlaneMap or WhichDivergence
+    learned : sequence of (alpha, beta), points to mark besides the best one.
+
+    Examples
+    --------
+    >>> from divlearn import plane_map
+    >>> X = [[[scale, 0], [0, shape]] for shape in (1, 9) for scale in (1, 2)]
+    >>> display = PlaneDisplay(plane_map(X, [0, 0, 1, 1])).plot(title="four matrices")
+    """
+
+    def __init__(self, plane: PlaneMap | WhichDivergence, learned: Sequence[Point] = ()) -> None:
+        self.plane, self.learned = plane, learned
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: BaseEstimator,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        groups: ArrayLike | None = None,
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw `plane_map` of labelled matrices, and what an estimator fitted to them learned."""
+        points = [(alpha, beta) for alpha, beta, _ in learned_points(estimator)]
+        return cls(plane_map(X, y, groups=groups), points).plot(ax)
+
+    def plot(self, ax: Axes | None = None, *, title: str = "") -> Self:
+        """Draw a heat map with the named divergences, the best point and learned points."""
+        ax, shown = self._take(ax, (7.5, 7.0)), _describe(self.plane)
+        _draw_map(ax, self.plane, shown)
+        _mark_named(ax, self.plane, shown.named)
+        if len(self.learned):
+            points = np.transpose(self.learned)
+            ax.plot(*points, "o", color=BEST, markeredgecolor="white", label="learned")
+        star = ax.plot(*self.plane.best, "*", color=BEST, markersize=20, zorder=5)[0]
+        star.set(linestyle="none", markeredgecolor="white", label=shown.best)
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), frameon=False, fontsize=12)
+        ax.set_title(title, loc="left", fontweight="bold", fontsize=14, pad=26)
+        return self
+
+
+class _Shown(NamedTuple):
+    """What a map shows: values, in percent unless there is a floor, and texts."""
+
+    values: RealArray
+    label: str
+    named: dict[str, str]
+    best: str
+    note: str
+    floor: float | None = None
+
+
+def _describe(plane: PlaneMap | WhichDivergence) -> _Shown:
+    about = f"{plane.n_matrices} matrices"
+    if isinstance(plane, PlaneMap):
+        n_ties = len(plane.best_points) - 1
+        ties = f"  ({n_ties} other{'s' * (n_ties > 1)} tie)" if n_ties else ""
+        noise = 100 * plane.standard_error.max()
+        return _Shown(
+            100 * plane.accuracy,
+            "leave-one-out 1-NN accuracy",
+            {name: f"{accuracy:.1%}" for name, accuracy in plane.named.items()},
+            f"best point {format_point(plane.best)}  {plane.at(*plane.best):.1%}{ties}",
+            f"{about}; standard error at most {noise:.1f} percentage points",
+        )
+    if plane.criterion == "accuracy":
+        return _Shown(
+            100 * plane.map,
+            f"held-out 1-NN {plane.measure}",
+            {name: f"{row.score:.1%}" for name, row in plane.named.items()},
+            f"learned point {format_point(plane.best)}  {plane.score:.1%}",
+            about,
+        )
+    lost = plane.map - plane.score
+    return _Shown(
+        lost,
+        "log-likelihood per matrix",
+        {name: f"{-row.difference:.3f}" for name, row in plane.named.items()},
+        "maximum ({:.3g}, {:.3g})".format(*plane.best),
+        f"{about}; values are relative to the maximum",
+        max(np.nanmin(lost), -LEVELS),
+    )
+
+
+def _draw_map(ax: Axes, plane: PlaneMap | WhichDivergence, shown: _Shown) -> None:
+    image = ax.pcolormesh(
+        edges(plane.alphas),
+        edges(plane.betas),
+        shown.values.T,
+        cmap="cividis",
+        vmin=shown.floor,
+        vmax=None if shown.floor is None else 0,
+    )
+    # An inset keeps the bar as high as the map in every layout.
+    bar = ax.figure.canvas.figure.colorbar(  # of the whole figure, also from inside a subfigure
+        image,
+        cax=ax.inset_axes((1.025, 0, 0.045, 1)),
+        format="%.1f%%" if shown.floor is None else None,
+        extend="neither" if shown.floor is None else "min",
+    )
+    bar.set_label(shown.label, fontsize=12, labelpad=8)
+    bar.outline.set_visible(False)
+    ax.set_box_aspect(1)
+    ax.set_xlabel(r"$\alpha$", fontsize=15)
+    ax.set_ylabel(r"$\beta$", fontsize=15)
+    ax.spines[:].set_visible(False)
+    ax.annotate(shown.note, (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points")
+
+
+def _mark_named(ax: Axes, plane: PlaneMap | WhichDivergence, texts: dict[str, str]) -> None:
+    """Mark named points, each label on the side where there is room."""
+    both = edges(plane.alphas), edges(plane.betas)
+    lower, upper = (np.array([axis[end] for axis in both]) for end in (0, -1))
+    star = (plane.best - lower) / (upper - lower)
+    for name, text in texts.items():
+        point = NAMED[name].alpha, NAMED[name].beta
+        leftward, below = label_side((point - lower) / (upper - lower), star)
+        ax.plot(*point, "o", color="white", markeredgecolor=INK, markersize=8)
+        ax.annotate(
+            f"{TITLES[name]}  {text}",
+            point,
+            (-4 if leftward else 4, -12 if below else 12),
+            textcoords="offset points",
+            ha="right" if leftward else "left",
+            va="top" if below else "bottom",
+            color=INK,
+            fontsize=11,
+            bbox=LABEL,
+        )

@@ -1,9 +1,11 @@
 """Figures of reports, made with plotly: curves, confusion matrices and SPD matrices."""
 
+from __future__ import annotations
+
 import html
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,6 +13,11 @@ from numpy.typing import ArrayLike
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import import_extra
 from divlearn.report.sections import Chart, Section
+
+if TYPE_CHECKING:
+    from plotly.basedatatypes import BaseTraceType
+    from plotly.graph_objects import Figure
+    from plotly.graph_objects.layout import Template
 
 # Colours of the page and of figures, for light and for dark.
 PALETTE = {
@@ -50,12 +57,12 @@ def plotly() -> Any:
     return import_extra("plotly.graph_objects", "the report needs plotly", "report")
 
 
-def templates() -> dict[str, Any]:
+def templates() -> dict[str, Template]:
     """Return the templates of plotly that give all figures the colours of the page."""
     return {name: _template(theme) for theme, name in enumerate(("light", "dark"))}
 
 
-def _template(theme: int) -> Any:
+def _template(theme: int) -> Template:
     go = plotly()
     card, ink, line = (PALETTE[name][theme] for name in ("card", "ink", "line"))
     axis = {
@@ -93,7 +100,7 @@ def _template(theme: int) -> Any:
     return go.layout.Template(layout=layout)
 
 
-def draw(traces: Sequence[Any], **layout: Any) -> Any:
+def draw(traces: Sequence[BaseTraceType], **layout: object) -> Figure:
     """Make a figure; the page adds the template, and with it the colours."""
     return plotly().Figure(traces, {"template": plotly().layout.Template(), **layout})
 
@@ -148,7 +155,7 @@ def curves_section(
 
 
 def confusion_section(
-    title: str, classes: Sequence[Any], matrix: ArrayLike, note: str = ""
+    title: str, classes: Sequence[object], matrix: ArrayLike, note: str = ""
 ) -> Section:
     """Draw counts of predicted classes, one row for every true class."""
     counts = np.asarray(matrix, dtype=np.int64)
@@ -165,7 +172,7 @@ def confusion_section(
     return Section("confusion", title, content, note, charts, data)
 
 
-def _confusion(names: Sequence[str], counts: Indices) -> Any:
+def _confusion(names: Sequence[str], counts: Indices) -> Figure:
     size, totals = len(names), counts.sum(axis=1)
     shares = counts / np.maximum(totals, 1)[:, None]
     known = [literal(name) for name in names]
@@ -178,7 +185,7 @@ def _confusion(names: Sequence[str], counts: Indices) -> Any:
         for i in range(size)
     ]
     cells = plotly().Heatmap(
-        # The root lets single mistakes be seen beside hundreds of right answers.
+        # The root lets single mistakes be seen among hundreds of right answers.
         z=np.sqrt(shares) * (2 * np.eye(size) - 1),
         coloraxis="coloraxis2",
         xgap=2 if size <= 40 else 0,
@@ -257,7 +264,7 @@ def matrices_section(
     return Section("matrices", title, content, note, charts, [heading, *rows])
 
 
-def _tiles(matrices: RealArray, captions: Sequence[tuple[str, str]], n_rows: int) -> Any:
+def _tiles(matrices: RealArray, captions: Sequence[tuple[str, str]], n_rows: int) -> Figure:
     """Draw a few matrices as heat maps side by side."""
     size = matrices.shape[-1]
     starts = np.arange(0, size, -(-size // _CELLS))
@@ -286,7 +293,7 @@ def _tiles(matrices: RealArray, captions: Sequence[tuple[str, str]], n_rows: int
     return draw(traces, annotations=_titles(captions), **_tile_layout(n_rows))
 
 
-def _titles(captions: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+def _titles(captions: Sequence[tuple[str, str]]) -> list[dict[str, object]]:
     """Write captions above the tiles of a figure."""
     return [
         {
@@ -305,7 +312,7 @@ def _titles(captions: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
     ]
 
 
-def _tile_layout(n_rows: int) -> dict[str, Any]:
+def _tile_layout(n_rows: int) -> dict[str, object]:
     grid = {"rows": n_rows, "columns": _COLUMNS, "pattern": "independent"}
     places = _PLACES[: n_rows * _COLUMNS]
     axis = {"visible": False, "type": "category", "constrain": "domain"}

@@ -1,17 +1,25 @@
-"""Pages of fitted classifiers, with their accuracy on held-out matrices."""
+"""Pages of fitted estimators: classifiers with held-out accuracies, and clusters."""
 
-from typing import Any
+import math
+from collections.abc import Mapping
 
 import numpy as np
-from sklearn.metrics import confusion_matrix
+from sklearn.base import BaseEstimator
+from sklearn.metrics import adjusted_rand_score
 
-from divlearn.arrays import Labels, RealArray
+from divlearn.arrays import Indices, Labels, RealArray
+from divlearn.cluster.agreement import p_agreement
 from divlearn.divergence import ABDivergence, pairwise_abld
 from divlearn.fitting.folds import count_groups
 from divlearn.iddl import IDDLClassifier
-from divlearn.judge.evaluation import HeldOut, default_classifiers, evaluate, held_out_predictions
+from divlearn.judge.evaluation import (
+    Evaluation,
+    default_classifiers,
+    evaluate,
+    held_out_predictions,
+)
 from divlearn.judge.maps import PlaneMap, plane_map
-from divlearn.judge.significance import SIGNIFICANT, p_above_chance
+from divlearn.judge.significance import SIGNIFICANT
 from divlearn.report.figures import confusion_section, curves_section, matrices_section
 from divlearn.report.page import Page
 from divlearn.report.planes import map_section, plane_section
@@ -23,9 +31,12 @@ _MOST_COMPARED = 3000  # matrices that baselines are fitted to; pairs of more ta
 _MOST_MAPPED = 1000  # matrices whose pairs are all compared
 _MOST_POINTS = 600
 _FOLDS = 4
+_MOST_CLASSES = 30  # columns of a table
 
 
-def classifier_page(model: Any, X: RealArray, y: Labels, groups: Labels | None = None) -> Page:
+def classifier_page(
+    model: BaseEstimator, X: RealArray, y: Labels, groups: Labels | None = None
+) -> Page:
     """Make the page of a fitted classifier.
 
     Parameters
@@ -50,18 +61,12 @@ def classifier_page(model: Any, X: RealArray, y: Labels, groups: Labels | None =
     sections: list[Section] = []
     if getattr(model, "members_", {}):
         sections.append(_members(model))
-    held_out = held_out_predictions(model, y)
-    if held_out is not None:
-        sentence = _say_accuracy(name, held_out, groups)
-        codes = np.arange(len(classes))
-        sections.append(
-            confusion_section(
-                "Confusion matrix",
-                classes.tolist(),
-                confusion_matrix(held_out.codes, held_out.predicted, labels=codes),
-                note="Rows are true classes, columns predicted ones, of held-out matrices.",
-            )
-        )
+    found = held_out_predictions(model, y, groups)
+    if found is not None:
+        sentence = _say_accuracy(found)
+        note = "Rows are true classes, columns predicted ones, of held-out matrices."
+        counts = found.confusion(name)
+        sections.append(confusion_section("Confusion matrix", classes.tolist(), counts, note))
     plane = map_training_data(X, y, groups)
     learner = _find_iddl(model)
     if learner is not None:
@@ -70,8 +75,8 @@ def classifier_page(model: Any, X: RealArray, y: Labels, groups: Labels | None =
         chosen = learned_points(model)
         star = "The star is the divergence that the model chose." if chosen else ""
         sections.append(map_section(plane, chosen, "chosen", star))
-    if held_out is not None:
-        section = compare_with_baselines(name, held_out, classes, X, y, groups)
+    if found is not None:
+        section = compare_with_baselines(found, X, y, groups)
         sections += [section] if section is not None else []
     if hasattr(model, "message_"):
         sections.append(text_section("How the fit ended", f"{model.message_}."))
@@ -79,14 +84,12 @@ def classifier_page(model: Any, X: RealArray, y: Labels, groups: Labels | None =
     return Page("Fitted classifier", sentence, sections, detail=detail)
 
 
-def _say_accuracy(name: str, held_out: HeldOut, groups: Labels | None) -> str:
-    right = held_out.predicted == held_out.codes
-    together = None if groups is None else np.unique(groups[held_out.rows], return_inverse=True)[1]
-    p_value = p_above_chance(right, held_out.codes, together)
+def _say_accuracy(found: Evaluation) -> str:
+    name, p_value = found.best, found.p_chance
     verdict = "better than chance" if p_value < SIGNIFICANT else "not significantly above chance"
     return (
-        f"{name} has an accuracy of {held_out.accuracy:.1%} on {len(held_out.rows)} held-out "
-        f"matrices of {len(np.unique(held_out.codes))} classes, {verdict} (p = {p_value:.2g})."
+        f"{name} has an accuracy of {found.accuracy(name):.1%} on {len(found.rows)} held-out "
+        f"matrices of {len(np.unique(found.codes))} classes, {verdict} (p = {p_value:.2g})."
     )
 
 
@@ -113,7 +116,7 @@ def iddl_sections(model: IDDLClassifier, X: RealArray, plane: PlaneMap | None) -
     ]
 
 
-def _find_iddl(model: Any) -> IDDLClassifier | None:
+def _find_iddl(model: BaseEstimator) -> IDDLClassifier | None:
     """Return the model itself, or the member of the highest weight that learned its atoms."""
     if isinstance(model, IDDLClassifier):
         return model
@@ -125,7 +128,7 @@ def _find_iddl(model: Any) -> IDDLClassifier | None:
     return model.members_[max(learners, key=model.weights_.__getitem__)] if learners else None
 
 
-def learned_points(model: Any) -> list[tuple[float, float, str]]:
+def learned_points(model: BaseEstimator) -> list[tuple[float, float, str]]:
     """Return alpha, beta and the owner of each divergence that an estimator learned or chose."""
     learner = _find_iddl(model) or model
     if hasattr(learner, "alpha_"):
@@ -160,7 +163,7 @@ def _learning(model: IDDLClassifier) -> Section:
     return curves_section("Learning", curves, "iteration", "objective", note)
 
 
-def _members(model: Any) -> Section:
+def _members(model: BaseEstimator) -> Section:
     weights = sorted(model.weights_.items(), key=lambda item: -item[1])
     return table_section(
         "Members",
@@ -184,26 +187,137 @@ def map_training_data(X: RealArray, y: Labels, groups: Labels | None = None) -> 
 
 
 def compare_with_baselines(
-    name: str,
-    held_out: HeldOut,
-    classes: Labels,
-    X: RealArray,
-    y: Labels,
-    groups: Labels | None = None,
+    model: Evaluation, X: RealArray, y: Labels, groups: Labels | None = None
 ) -> Section | None:
     """Show where a model and baselines disagree; None if classes are too small, or data large."""
-    smallest = int(count_groups(np.searchsorted(classes, y), groups).min())
+    smallest = int(count_groups(np.searchsorted(model.classes, y), groups).min())
     if smallest < 2 or len(X) > _MOST_COMPARED:
         return None
     known = default_classifiers()
     found = evaluate(X, y, {one: known[one] for one in _BASELINES}, cv=_FOLDS, groups=groups)
-    rows = held_out.rows[np.isin(held_out.rows, found.rows)]  # fewer after an interrupt
-    said = {name: held_out.predicted[np.searchsorted(held_out.rows, rows)]} | {
-        one: codes[np.searchsorted(found.rows, rows)] for one, codes in found.predictions.items()
+    rows = np.intersect1d(model.rows, found.rows)  # fewer after an interrupt
+    said = {
+        name: model.classes[codes[np.searchsorted(some.rows, rows)]].tolist()
+        for some in (model, found)
+        for name, codes in some.predictions.items()
     }
-    return disagreement_section(
-        "Where the model and baselines disagree",
-        y[rows].tolist(),
-        {one: classes[codes].tolist() for one, codes in said.items()},
-        names=rows.tolist(),
+    title = "Where the model and baselines disagree"
+    return disagreement_section(title, y[rows].tolist(), said, names=rows.tolist())
+
+
+def cluster_page(
+    model: BaseEstimator,
+    labels: Indices,
+    classes: Labels | None,
+    agreement: Mapping[str, float],
+    summary: str,
+    bics: Mapping[int, float] | None = None,
+    *,
+    groups: Labels | None = None,
+    stability: float = math.nan,
+) -> Page:
+    """Make the page of clusters: centres, progress, and agreement with classes.
+
+    Parameters
+    ----------
+    model : estimator of `divlearn.cluster`, fitted
+    labels : ndarray of int, shape (n_matrices,), clusters of the matrices.
+    classes : ndarray, shape (n_matrices,), or None, true classes if they are known.
+    agreement : mapping of str to float, scores by name.
+    summary : str, text below the answer.
+    bics : mapping of int to float, optional, BIC by number of clusters.
+    groups : ndarray, shape (n_matrices,), optional
+        Matrices that belong together, and are no separate evidence of agreement with classes.
+    stability : float, optional
+        Adjusted Rand index of clusters of random halves of the matrices, shown without classes.
+
+    Examples
+    --------
+    >>> from divlearn import ABKMeans
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(3, 20, 3, separation=12, random_state=0)
+    >>> model = ABKMeans(3, random_state=0).fit(X)
+    >>> cluster_page(model, model.labels_, y, {"F1": 1.0}, "").sentence
+    '60 matrices were divided into 3 clusters of 20 to 20, which agree with the classes better ...'
+    """
+    centers = centers_of(model)
+    sizes = np.bincount(labels, minlength=len(centers))
+    names = [f"cluster {k}" for k in range(len(sizes))]
+    texts = [f"{size} matrices" for size in sizes]
+    note = "The centre of every cluster, drawn as correlations; the largest cluster first."
+    sections = [matrices_section("Centres", centers, sizes, names, texts, note)]
+    if classes is not None:
+        sections += [_scores(agreement), _cross_table(labels, classes, len(centers))]
+    if bics:
+        curve = {"BIC": np.transpose([*bics.items()])}
+        note = "Bayesian information criterion of mixtures; the lowest is best."
+        sections.append(curves_section("Number of clusters", curve, "clusters", "BIC", note))
+    if hasattr(model, "history_"):
+        sections.append(_progress(model.history_))
+    return Page("Clusters", say_clusters(labels, classes, groups, stability), sections, summary)
+
+
+def centers_of(model: BaseEstimator) -> RealArray:
+    """Return the centres of clusters or of components, shape (n_clusters, d, d)."""
+    centers: RealArray = model.means_ if hasattr(model, "means_") else model.cluster_centers_
+    return centers
+
+
+def say_clusters(
+    labels: Indices,
+    classes: Labels | None = None,
+    groups: Labels | None = None,
+    stability: float = math.nan,
+) -> str:
+    """Say how well clusters agree with classes, or else with clusters of halves of the matrices."""
+    sizes = np.bincount(labels)
+    sizes = sizes[sizes > 0]
+    if len(sizes) == 1:
+        return f"All {len(labels)} matrices are in one cluster."
+    text = (
+        f"{len(labels)} matrices were divided into {len(sizes)} clusters of {sizes.min()} to "
+        f"{sizes.max()}"
     )
+    if classes is not None:
+        p_value, index = p_agreement(classes, labels, groups), adjusted_rand_score(classes, labels)
+        verdict = "better than chance" if p_value < SIGNIFICANT else "no better than chance"
+        return (
+            f"{text}, which agree with the classes {verdict}: the adjusted Rand index is "
+            f"{index:.2f}, where 1 is perfect and 0 is chance (p = {p_value:.2g} by a permutation "
+            "test)."
+        )
+    if math.isnan(stability):
+        return f"{text}."
+    return (
+        f"{text}. Clusters of random halves of the matrices agree with each other at an adjusted "
+        f"Rand index of {stability:.2f}, where 1 is perfect and 0 is chance."
+    )
+
+
+def _scores(agreement: Mapping[str, float]) -> Section:
+    note = "1 is perfect agreement. Random clusters have F1 and NMI above 0, and ARI about 0."
+    rows, formats = list(agreement.items()), {"value": ".3f"}
+    title = "Agreement with the classes"
+    return table_section(title, ["score", "value"], rows, note, formats=formats)
+
+
+def _cross_table(labels: Indices, classes: Labels, n_clusters: int) -> Section:
+    names, codes = np.unique(classes, return_inverse=True)
+    counts = np.zeros((n_clusters, len(names)), dtype=np.intp)
+    np.add.at(counts, (labels, codes), 1)
+    shown = np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[:_MOST_CLASSES])
+    headings = ["cluster", *(str(name) for name in names[shown])]
+    rows = [[f"cluster {k}", *counts[k, shown].tolist()] for k in range(n_clusters)]
+    more = f" The {_MOST_CLASSES} largest of {len(names)} classes." * (len(names) > len(shown))
+    note = f"Number of matrices of each class in each cluster.{more}"
+    return table_section("Clusters and classes", headings, rows, note)
+
+
+def _progress(history: Mapping[str, RealArray]) -> Section:
+    name, label = "lower_bound", "log-likelihood per matrix"
+    note = "The log-likelihood after every iteration."
+    if "objective" in history:
+        name, label = "objective", "objective"
+        note = "The objective after every step; it never rises."
+    curves = {label: history[name].astype(float)}
+    return curves_section("Progress", curves, "step", label, note)

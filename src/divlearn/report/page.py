@@ -146,7 +146,7 @@ def _figures(sections: Sequence[Section]) -> str:
     return json.dumps(plain(content), allow_nan=False, separators=(",", ":"))
 
 
-def _csv(rows: Sequence[Sequence[Any]]) -> str:
+def _csv(rows: Sequence[Sequence[object]]) -> str:
     text = io.StringIO()
     csv.writer(text).writerows(plain(rows))
     return text.getvalue()

@@ -1,16 +1,23 @@
 """Sections that show the (alpha, beta) plane."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
-from divlearn.judge.maps import PlaneMap, Point
+from divlearn.judge.answer import Point
+from divlearn.judge.maps import PlaneMap
 from divlearn.nearest.plane import NAMED
 from divlearn.report.figures import draw, literal, plotly
 from divlearn.report.sections import Chart, Section
+
+if TYPE_CHECKING:
+    from plotly.basedatatypes import BaseTraceType
+    from plotly.graph_objects import Figure
 
 TITLES = {
     "airm": "AIRM",
@@ -77,8 +84,7 @@ def plane_section(
         star = _STAR if len(marked) == 1 else _DOTS
         traces.append(_points(marked, mark, label, star))
     if len(rows):
-        low, high = _colour_range(table, floor)
-        traces.insert(0, _map(rows, columns, table, label, value_format, low, high))
+        traces.insert(0, _map(rows, columns, table, label, value_format, floor))
     figure = _plane(traces, rows, columns, named, marked)
     cells = [
         (alpha, beta, table[i, j], "")
@@ -98,10 +104,10 @@ def _map(
     values: RealArray,
     label: str,
     value_format: str,
-    low: float | None,
-    high: float | None,
-) -> Any:
+    floor: float | None,
+) -> BaseTraceType:
     """Draw the values as a heat map; figures have one row per height."""
+    low, high = _colour_range(values, floor)
     place, name = f"{_ALPHA} = %{{x}}, {_BETA} = %{{y}}", literal(label)
     # At the lower end of the figure, whatever its size: the axis has its title above.
     lower = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"}
@@ -119,7 +125,9 @@ def _map(
     )
 
 
-def _points(points: Sequence[PlanePoint], name: str, label: str, marker: dict[str, Any]) -> Any:
+def _points(
+    points: Sequence[PlanePoint], name: str, label: str, marker: dict[str, object]
+) -> BaseTraceType:
     return plotly().Scatter(
         mode="markers",
         name=literal(name),
@@ -137,12 +145,12 @@ def _points(points: Sequence[PlanePoint], name: str, label: str, marker: dict[st
 
 
 def _plane(
-    traces: Sequence[Any],
+    traces: Sequence[BaseTraceType],
     alphas: RealArray,
     betas: RealArray,
     named: Sequence[PlanePoint],
     marked: Sequence[PlanePoint],
-) -> Any:
+) -> Figure:
     """Put traces on square axes, with the names of the named points."""
     places = np.array([(one.alpha, one.beta) for one in (*named, *marked)]).T
     across, up = _extent(alphas, places[0]), _extent(betas, places[1])

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import singledispatch
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ _OURS = ("SPDClassifier", "IDDLClassifier", "DivergenceKernelClassifier")
 
 
 @singledispatch
-def page_of(result: Any) -> Page:
+def page_of(result: object) -> Page:
     """Make the page of a WhichDivergence, PlaneMap or Evaluation.
 
     Notebooks show it; `Page.write` writes it to a file.
@@ -47,16 +46,10 @@ def _answer(title: str, summary: str, sections: Sequence[Section]) -> Page:
 @page_of.register
 def _(plane: PlaneMap) -> Page:
     errors = plane.standard_error
+    points = {name: (NAMED[name].alpha, NAMED[name].beta) for name in plane.named}
     rows = [
-        [
-            TITLES[name],
-            known.alpha,
-            known.beta,
-            plane.at(known.alpha, known.beta),
-            errors[plane.index(known.alpha, known.beta)],
-        ]
-        for name, known in NAMED.items()
-        if name in plane.named
+        [TITLES[name], *point, plane.at(*point), errors[plane.index(*point)]]
+        for name, point in points.items()
     ]
     highest = max(plane.named.values(), default=0)
     return _answer(
@@ -85,90 +78,98 @@ def _(answer: WhichDivergence) -> Page:
     summary = answer.summary()
     if answer.message.startswith("interrupted"):
         summary += f" {as_sentence(answer.message)}"
-    return _answer("Which divergence?", summary, _which_sections(answer))
+    make = _accuracy_sections if answer.criterion == "accuracy" else _likelihood_sections
+    return _answer("Which divergence?", summary, make(answer))
 
 
-def _which_sections(answer: WhichDivergence) -> list[Section]:
-    labelled = answer.criterion == "accuracy"
-    if labelled:
-        best, scale, values, label, floor = "learned", 100, answer.map, answer.measure, None
-        formats = {
-            "alpha": "g",
-            "beta": "g",
-            "neighbour": ".1%",
-            "learned ahead by": "+.1f",
-            "standard error": ".1f",
-            "p": ".2g",
-            "mean": ".1%",
-        }
-        about = (
-            f"The star is the learned point. Values are held-out {answer.measure} of the nearest "
-            f"neighbour on {answer.n_matrices} matrices."
-        )
-        units = "matrices" if answer.n_groups is None else "groups"
-        note = (
-            f"Held-out {answer.measure} of the nearest neighbour; differences between the learned "
-            "point and each named divergence, in percentage points on the same matrices, with "
-            f"p-values (max-T sign-flip test over {units}, adjusted for all named divergences); "
-            f"held-out {answer.measure} of the nearest mean. The learned point, and the best named "
-            "divergence of either rule, are chosen without each fold and judged on it."
-        )
-    else:
-        best, scale, values, label = "maximum", 1, answer.map - answer.score, "log-likelihood"
-        floor = float(np.nanmax(values)) - LEVELS  # the maximum may lie far outside the map
-        formats = {
-            "alpha": ".3g",
-            "beta": ".3g",
-            "log-likelihood": ".3f",
-            "maximum ahead by": ".3f",
-            "standard error": ".3f",
-            "p": ".2g",
-            "BIC difference": "+.1f",
-        }
-        about = (
-            "The star is the maximum. Values are log-likelihoods per matrix relative to the "
-            f"maximum; values more than {LEVELS} below the best cell share one colour."
-        )
-        note = (
-            "Differences between the maximum and each named divergence, in log-likelihood per "
-            "matrix, with p-values of the likelihood-ratio test. A positive BIC difference prefers "
-            "the maximum, which has two more parameters."
-        )
-    last = "mean_score" if labelled else "bic_difference"
-    rows: list[list[Any]] = [[best, *answer.best, answer.score, *4 * [None]]]
-    if labelled:
-        neighbour, mean = (answer.rules[rule].score for rule in (NEIGHBOUR, MEAN))
-        rows.append(["best named", None, None, neighbour, *3 * [None], mean])
-    rows += [
-        [
-            TITLES[name],
-            row.alpha,
-            row.beta,
-            row.score,
-            scale * row.difference,
-            scale * row.standard_error,
-            row.p_value,
-            getattr(row, last),
-        ]
-        for name, row in answer.named.items()
+def _accuracy_sections(answer: WhichDivergence) -> list[Section]:
+    formats = {
+        "alpha": "g",
+        "beta": "g",
+        "neighbour": ".1%",
+        "learned ahead by": "+.1f",
+        "standard error": ".1f",
+        "p": ".2g",
+        "mean": ".1%",
+    }
+    neighbour, mean = (answer.rules[rule].score for rule in (NEIGHBOUR, MEAN))
+    rows: list[list[object]] = [
+        ["learned", *answer.best, answer.score, *4 * [None]],
+        ["best named", None, None, neighbour, *3 * [None], mean],
+        *_named_rows(answer, 100, "mean_score"),
     ]
+    units = "matrices" if answer.n_groups is None else "groups"
+    note = (
+        f"Held-out {answer.measure} of the nearest neighbour; differences between the learned "
+        "point and each named divergence, in percentage points on the same matrices, with "
+        f"p-values (max-T sign-flip test over {units}, adjusted for all named divergences); "
+        f"held-out {answer.measure} of the nearest mean. The learned point, and the best named "
+        "divergence of either rule, are chosen without each fold and judged on it."
+    )
+    return [
+        plane_section(
+            "Map of the plane",
+            answer.alphas,
+            answer.betas,
+            answer.map,
+            answer.measure,
+            learned=[(*answer.best, "learned")],
+            note=f"{LEGEND} The star is the learned point. Values are held-out {answer.measure} of "
+            f"the nearest neighbour on {answer.n_matrices} matrices.",
+        ),
+        _named_table(rows, formats, note),
+    ]
+
+
+def _likelihood_sections(answer: WhichDivergence) -> list[Section]:
+    formats = {
+        "alpha": ".3g",
+        "beta": ".3g",
+        "log-likelihood": ".3f",
+        "maximum ahead by": ".3f",
+        "standard error": ".3f",
+        "p": ".2g",
+        "BIC difference": "+.1f",
+    }
+    rows: list[list[object]] = [["maximum", *answer.best, answer.score, *4 * [None]]]
+    rows += _named_rows(answer, 1, "bic_difference")
+    note = (
+        "Differences between the maximum and each named divergence, in log-likelihood per matrix, "
+        "with p-values of the likelihood-ratio test. A positive BIC difference prefers the "
+        "maximum, which has two more parameters."
+    )
+    values = answer.map - answer.score
     return [
         plane_section(
             "Map of the plane",
             answer.alphas,
             answer.betas,
             values,
-            label,
-            learned=[(*answer.best, best)],
-            mark=best,
-            note=f"{LEGEND} {about}",
-            floor=floor,
-            value_format=".1%" if scale == 100 else ".3f",
+            "log-likelihood",
+            learned=[(*answer.best, "maximum")],
+            mark="maximum",
+            note=f"{LEGEND} The star is the maximum. Values are log-likelihoods per matrix "
+            f"relative to the maximum; values more than {LEVELS} below the best cell share one "
+            "colour.",
+            value_format=".3f",
+            floor=float(np.nanmax(values)) - LEVELS,  # the maximum may lie far outside the map
         ),
-        table_section(
-            "Named divergences", ["name", *formats], rows, note, bold=[0], formats=formats
-        ),
+        _named_table(rows, formats, note),
     ]
+
+
+def _named_rows(answer: WhichDivergence, scale: int, last: str) -> list[list[object]]:
+    rows = []
+    for name, row in answer.named.items():
+        known = [TITLES[name], row.alpha, row.beta, row.score]
+        ahead = [scale * row.difference, scale * row.standard_error, row.p_value]
+        rows.append([*known, *ahead, getattr(row, last)])
+    return rows
+
+
+def _named_table(rows: list[list[object]], formats: dict[str, str], note: str) -> Section:
+    headings = ["name", *formats]
+    return table_section("Named divergences", headings, rows, note, bold=[0], formats=formats)
 
 
 @page_of.register

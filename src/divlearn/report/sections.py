@@ -1,13 +1,18 @@
 """Sections of a page: text, tables, and how to reproduce the work."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from divlearn.checks import is_number
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 _ROWS = 50  # of a table shown at once; the others are shown on request
 _MISSING = "\N{EN DASH}"
@@ -16,7 +21,7 @@ _MISSING = "\N{EN DASH}"
 class Chart(NamedTuple):
     """A figure of plotly, and what it shows in words for readers who cannot see it."""
 
-    figure: Any
+    figure: Figure
     text: str
 
 
@@ -26,10 +31,10 @@ class Section:
 
     kind: str
     title: str
-    content: dict[str, Any] = field(default_factory=dict)
+    content: Mapping[str, object] = field(default_factory=dict)
     note: str = ""
     charts: Sequence[Chart] = ()
-    data: Sequence[Sequence[Any]] = ()
+    data: Sequence[Sequence[object]] = ()
 
 
 def text_section(title: str, text: str) -> Section:
@@ -49,7 +54,7 @@ class Cell(NamedTuple):
 def table_section(
     title: str,
     headings: Sequence[str],
-    rows: Sequence[Sequence[Any]],
+    rows: Sequence[Sequence[object]],
     note: str = "",
     *,
     bold: Collection[int] = (),
@@ -71,9 +76,9 @@ def table_section(
 
 def disagreement_section(
     title: str,
-    truth: Sequence[Any],
-    predictions: Mapping[str, Sequence[Any]],
-    names: Sequence[Any] | None = None,
+    truth: Sequence[object],
+    predictions: Mapping[str, Sequence[object]],
+    names: Sequence[object] | None = None,
     note: str = "",
 ) -> Section:
     """Make a table of the matrices on which predictors disagree, right and wrong marked."""
@@ -110,7 +115,7 @@ def _table(
     return Section("table", title, content, note)
 
 
-def _is_numeric(column: Sequence[Any]) -> bool:
+def _is_numeric(column: Sequence[object]) -> bool:
     """Whether a column holds numbers only, apart from missing ones."""
     known = [value for value in column if value is not None]
     return bool(known) and all(is_number(one) or isinstance(one, tuple) for one in known)
