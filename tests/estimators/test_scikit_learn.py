@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import divlearn
 from divlearn import baselines, cluster, descriptors
-from divlearn.baselines import coded, cone, kernel_codes, log_svm, rspdl
+from divlearn.baselines import coded, log_svm, rspdl
 from divlearn.cluster import mixture
 from divlearn.iddl import Recipe
 from divlearn.tangent import classifier as tangent
@@ -98,12 +98,11 @@ def short_fits(monkeypatch):
         (mixture, "TOLERANCE", 1.0),
         (coded, "_PENALTIES", (10.0,)),
         (coded, "_ATOMS_PER_CLASS", 1),
-        (kernel_codes, "_STEPS", 1),
-        (rspdl, "_STEPS", 1),
-        (cone, "_INNER", 10),
+        (coded, "_STEPS", 1),
+        (rspdl, "_INNER", 10),
     ):
         monkeypatch.setattr(module, name, short)
-    monkeypatch.setitem(tangent._METHODS["logistic"].parameters, "C", [1.0])
+    monkeypatch.setitem(tangent._METHODS["logistic"][1], "C", [1.0])
 
 
 @pytest.mark.parametrize(("estimator", "check"), list(checks()), ids=name_of)

@@ -13,12 +13,11 @@ from divlearn.arrays import RealArray, as_axis
 from divlearn.checks import ClassWeight, RandomState
 from divlearn.engines import Engine
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.labelled import check_new
 from divlearn.fitting.selection import HeldOut
-from divlearn.fitting.training import Chosen, Grid, HeldOutClassifier, Training
+from divlearn.fitting.training import Chosen, Grid, Training
 from divlearn.kernels import tables
 from divlearn.kernels.kernel import DivergenceKernel
-from divlearn.kernels.machines import COUPLED, SHARPNESSES, class_scores, fit_svc
+from divlearn.kernels.machines import SHARPNESSES, MachineClassifier, fit_svc
 from divlearn.kernels.tables import Point, decay
 
 # Tried by default: AIRM, Stein, the paper's "Burg" and what lies between and beyond; Jeffreys.
@@ -42,15 +41,7 @@ class Candidate(NamedTuple):
     C: float
 
 
-class _Machine(NamedTuple):
-    """A machine of a training part, and the divergences of all matrices in its kernel."""
-
-    svc: SVC
-    table: RealArray
-    scale: float
-
-
-class DivergenceKernelClassifier(HeldOutClassifier[Candidate]):
+class DivergenceKernelClassifier(MachineClassifier[Candidate]):
     r"""Support vector machine with the kernel of a divergence, all chosen by cross-validation.
 
     .. math:: K(X, Y) = \exp\bigl(-s\, \tilde D^{(\alpha,\beta)}(X, Y)\bigr)
@@ -124,8 +115,6 @@ class DivergenceKernelClassifier(HeldOutClassifier[Candidate]):
     """
 
     _nested = True
-    _forms = COUPLED
-    _criterion = "accuracy"
 
     oof_decision_: RealArray
     kernel_: DivergenceKernel
@@ -187,23 +176,27 @@ class DivergenceKernelClassifier(HeldOutClassifier[Candidate]):
     def _n_jobs(self, training: Training) -> int:
         return training.engine.n_threads  # the solver runs without Python's lock
 
-    def _learner(self, training: Training, number: int) -> Callable[[Candidate], _Machine]:
-        rows, data = training.parts[number][0], training.data
-        known = shared_tables(training, _check_points(self.alphas, self.betas))
+    def _table(self, training: Training, candidate: Candidate) -> RealArray:
+        points = _check_points(self.alphas, self.betas)
+        return shared_tables(training, points)[candidate.alpha, candidate.beta]
 
-        def learn(candidate: Candidate) -> _Machine:
-            table = known[candidate.alpha, candidate.beta]
+    def _learner(
+        self, training: Training, number: int
+    ) -> Callable[[Candidate], tuple[SVC, Candidate]]:
+        rows, data = training.parts[number][0], training.data
+
+        def learn(candidate: Candidate) -> tuple[SVC, Candidate]:
+            table = self._table(training, candidate)
             inner = table if number == training.whole else table[np.ix_(rows, rows)]
             kernel = decay(inner, candidate.scale)
-            svc = fit_svc(kernel, candidate.C, data.codes[rows], data.weights[rows])
-            return _Machine(svc, table, candidate.scale)
+            return fit_svc(kernel, candidate.C, data.codes[rows], data.weights[rows]), candidate
 
         return learn
 
-    def _decide(self, model: _Machine, training: Training, number: int) -> RealArray:
-        train, held = training.parts[number]
-        kernel = decay(model.table[np.ix_(held, train)], model.scale)
-        return np.asarray(model.svc.decision_function(kernel))
+    def _decide(self, model: tuple[SVC, Candidate], training: Training, number: int) -> RealArray:
+        (machine, candidate), (train, held) = model, training.parts[number]
+        table = self._table(training, candidate)[np.ix_(held, train)]
+        return np.asarray(machine.decision_function(decay(table, candidate.scale)))
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
         return np.asarray(self.svc_.decision_function(self.kernel_.transform_checked(matrices)))
@@ -216,11 +209,11 @@ class DivergenceKernelClassifier(HeldOutClassifier[Candidate]):
         chosen: Chosen[Candidate],
     ) -> None:
         super()._keep(training, held_out, grid, chosen)
-        scores = class_scores(chosen.decisions, chosen.calibration.form)
+        scores = self._class_scores(chosen.decisions)
         self.oof_decision_ = training.data.spread(chosen.rows, scores)
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
-        self.svc_ = self._learner(training, training.whole)(best).svc
+        self.svc_, _ = self._learner(training, training.whole)(best)
         self.kernel_ = DivergenceKernel((best.alpha, best.beta), best.scale, engine=training.engine)
         self.kernel_.fit_checked(training.data.matrices)
 
@@ -229,10 +222,6 @@ class DivergenceKernelClassifier(HeldOutClassifier[Candidate]):
         """Sharpness A and temperature T of probabilities; see Notes."""
         form, temperature = self.calibration_
         return SHARPNESSES[form], temperature
-
-    def decision_function(self, X: ArrayLike) -> RealArray:
-        """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
-        return class_scores(self._decide_new(check_new(self, X)), self.calibration_[0])
 
 
 def _check_positive(values: ArrayLike, name: str) -> list[float]:

@@ -1,14 +1,22 @@
-"""Support vector machines: from decisions between pairs of classes to scores of classes.
+"""Support vector machines: classifiers, and from decisions between pairs of classes to scores.
 
 The notes of `DivergenceKernelClassifier` have the formulas. The larger the sharpness A, the nearer
 is the loss of a class to a count of its lost decisions.
 """
 
+from collections.abc import Hashable
+from typing import TypeVar
+
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.svm import SVC
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.fitting.calibration import Forms
+from divlearn.fitting.labelled import check_new
+from divlearn.fitting.training import HeldOutClassifier
+
+_T = TypeVar("_T", bound=Hashable)
 
 SHARPNESSES = (3.0, 10.0, 30.0)  # below 3 a lost decision costs too little, and accuracy is lost
 _MARGIN = 0.2  # the loss, in units of decisions, at which scores begin to fall slowly
@@ -38,9 +46,19 @@ def couple(decisions: RealArray, sharpness: float) -> RealArray:
     return -np.log1p(losses / (_MARGIN * sharpness))
 
 
-def class_scores(decisions: RealArray, form: int) -> RealArray:
-    """Score classes by one form of `COUPLED`; of two classes, the decisions are the score."""
-    return decisions if decisions.ndim == 1 else couple(decisions, SHARPNESSES[form])
-
-
 COUPLED = Forms(len(SHARPNESSES), lambda decisions, form: couple(decisions, SHARPNESSES[form]))
+
+
+class MachineClassifier(HeldOutClassifier[_T]):
+    """Base of classifiers whose decisions are those of a machine, between pairs of classes."""
+
+    _forms = COUPLED
+    _criterion = "accuracy"
+
+    def decision_function(self, X: ArrayLike) -> RealArray:
+        """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
+        return self._class_scores(self._decide_new(check_new(self, X)))
+
+    def _class_scores(self, decisions: RealArray) -> RealArray:
+        form, _ = self.calibration_
+        return decisions if decisions.ndim == 1 else COUPLED.score(decisions, form)
