@@ -5,6 +5,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
+from functools import partial
 from itertools import product
 from typing import Annotated, Any, Generic, Self, TypeVar
 
@@ -23,11 +24,12 @@ from divlearn.cluster.base import repeat
 from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.labelled import check_new, fit_method
 from divlearn.fitting.training import Grid, Training, choose
+from divlearn.kernels.machines import Candidate, other_penalties
 from divlearn.optim.frames import move_frames
 from divlearn.optim.gradients import minimize_conjugate_gradient
 from divlearn.optim.problem import Problem, Trial
 from divlearn.spd import usable
-from divlearn.tangent.classifier import Candidate, spread
+from divlearn.tangent.classifier import spread
 from divlearn.threads import limit_blas
 
 Parameters = dict[str, float]
@@ -140,10 +142,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, VectorClassifier, Generic[_V
     def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
         """Take the middle C for all codings, then other values of C."""
         middle = "C", _PENALTIES[len(_PENALTIES) // 2]
-
-        def refine(best: Candidate) -> list[Candidate]:
-            return [(*best[:-1], ("C", C)) for C in _PENALTIES if best[-1] != ("C", C)]
-
+        refine = partial(other_penalties, penalties=_PENALTIES)
         return Grid([one for one in grid.candidates if one[-1] == middle], refine)
 
     def _vectors(self, training: Training, candidate: Candidate) -> RealArray:

@@ -15,9 +15,9 @@ from divlearn.arrays import RealArray
 from divlearn.checks import RandomState, check_number
 from divlearn.engines import Engine
 from divlearn.fitting.training import Grid, Training, near_the_middle
-from divlearn.kernels.machines import MachineClassifier
+from divlearn.kernels.machines import Candidate, MachineClassifier
 from divlearn.log_vectors import log_vectors
-from divlearn.tangent.classifier import Candidate, spread
+from divlearn.tangent.classifier import spread
 
 FOLDS = 5  # to choose by
 
@@ -32,7 +32,7 @@ GAMMAS = (0.03, 0.1, 0.3, 1.0, 3.0)
 _STEPS = 100_000
 
 
-class VectorClassifier(MachineClassifier[Candidate]):
+class VectorClassifier(MachineClassifier):
     """Base of classifiers by a machine on vectors; "C" and "gamma" of a candidate are its own."""
 
     cv = FOLDS

@@ -10,6 +10,8 @@ from divlearn.divergence.base import Divergence
 from divlearn.divergence.member import ABDivergence
 from divlearn.divergence.metrics import (
     EmbeddedMetric,
+    FunctionDivergence,
+    PairedDivergence,
     Wasserstein,
     cholesky_vectors,
     entries,
@@ -19,7 +21,6 @@ from divlearn.divergence.metrics import (
     inverse_entries,
     log_cholesky_vectors,
 )
-from divlearn.divergence.own import FunctionDivergence, PairedDivergence
 from divlearn.geometry import unvectorize
 from divlearn.log_vectors import from_log_vectors, log_vectors
 

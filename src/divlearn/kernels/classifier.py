@@ -1,9 +1,9 @@
 """A support vector machine whose divergence, scale and C are chosen by cross-validation."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from numbers import Real
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +17,13 @@ from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.training import Chosen, Grid, Training
 from divlearn.kernels import tables
 from divlearn.kernels.kernel import DivergenceKernel
-from divlearn.kernels.machines import SHARPNESSES, MachineClassifier, fit_svc
+from divlearn.kernels.machines import (
+    SHARPNESSES,
+    Candidate,
+    MachineClassifier,
+    fit_svc,
+    other_penalties,
+)
 from divlearn.kernels.tables import Point, decay
 
 # Tried by default: AIRM, Stein, the paper's "Burg" and what lies between and beyond; Jeffreys.
@@ -32,16 +38,7 @@ POINTS: tuple[Point, ...] = (
 _LARGEST_TABLE = 2**31  # bytes
 
 
-class Candidate(NamedTuple):
-    """Parameters of a machine and of its kernel."""
-
-    alpha: float
-    beta: float
-    scale: float
-    C: float
-
-
-class DivergenceKernelClassifier(MachineClassifier[Candidate]):
+class DivergenceKernelClassifier(MachineClassifier):
     r"""Support vector machine with the kernel of a divergence, all chosen by cross-validation.
 
     .. math:: K(X, Y) = \exp\bigl(-s\, \tilde D^{(\alpha,\beta)}(X, Y)\bigr)
@@ -151,16 +148,13 @@ class DivergenceKernelClassifier(MachineClassifier[Candidate]):
         points = _check_points(self.alphas, self.betas)
         known = shared_tables(training, points)
         copies = tables.find_copies(data.matrices)
-        middle = Cs[len(Cs) // 2]
-        candidates = []
-        for point in points:
-            unit = tables.median_scale(known[point], copies, data.weights)
-            candidates += [Candidate(*point, unit * one, middle) for one in multiples]
-
-        def refine(best: Candidate) -> list[Candidate]:
-            return [best._replace(C=C) for C in Cs if best.C != C]
-
-        return Grid(candidates, refine)
+        candidates: list[Candidate] = []
+        for alpha, beta in points:
+            unit = tables.median_scale(known[alpha, beta], copies, data.weights)
+            point = ("alpha", alpha), ("beta", beta)
+            middle = "C", Cs[len(Cs) // 2]
+            candidates += [(*point, ("scale", unit * one), middle) for one in multiples]
+        return Grid(candidates, partial(other_penalties, penalties=Cs))
 
     def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
         """Save time: take the middle scale of every divergence, then try other scales and C."""
@@ -177,8 +171,8 @@ class DivergenceKernelClassifier(MachineClassifier[Candidate]):
         return training.engine.n_threads  # the solver runs without Python's lock
 
     def _table(self, training: Training, candidate: Candidate) -> RealArray:
-        points = _check_points(self.alphas, self.betas)
-        return shared_tables(training, points)[candidate.alpha, candidate.beta]
+        (_, alpha), (_, beta), *_ = candidate
+        return shared_tables(training, _check_points(self.alphas, self.betas))[alpha, beta]
 
     def _learner(
         self, training: Training, number: int
@@ -186,17 +180,17 @@ class DivergenceKernelClassifier(MachineClassifier[Candidate]):
         rows, data = training.parts[number][0], training.data
 
         def learn(candidate: Candidate) -> tuple[SVC, Candidate]:
-            table = self._table(training, candidate)
+            table, own = self._table(training, candidate), dict(candidate)
             inner = table if number == training.whole else table[np.ix_(rows, rows)]
-            kernel = decay(inner, candidate.scale)
-            return fit_svc(kernel, candidate.C, data.codes[rows], data.weights[rows]), candidate
+            kernel = decay(inner, own["scale"])
+            return fit_svc(kernel, own["C"], data.codes[rows], data.weights[rows]), candidate
 
         return learn
 
     def _decide(self, model: tuple[SVC, Candidate], training: Training, number: int) -> RealArray:
         (machine, candidate), (train, held) = model, training.parts[number]
         table = self._table(training, candidate)[np.ix_(held, train)]
-        return np.asarray(machine.decision_function(decay(table, candidate.scale)))
+        return np.asarray(machine.decision_function(decay(table, dict(candidate)["scale"])))
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
         return np.asarray(self.svc_.decision_function(self.kernel_.transform_checked(matrices)))
@@ -214,7 +208,8 @@ class DivergenceKernelClassifier(MachineClassifier[Candidate]):
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
         self.svc_, _ = self._learner(training, training.whole)(best)
-        self.kernel_ = DivergenceKernel((best.alpha, best.beta), best.scale, engine=training.engine)
+        alpha, beta, scale, _ = dict(best).values()
+        self.kernel_ = DivergenceKernel((alpha, beta), scale, engine=training.engine)
         self.kernel_.fit_checked(training.data.matrices)
 
     @property

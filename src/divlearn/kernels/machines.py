@@ -4,8 +4,7 @@ The notes of `DivergenceKernelClassifier` have the formulas. The larger the shar
 is the loss of a class to a count of its lost decisions.
 """
 
-from collections.abc import Hashable
-from typing import TypeVar
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +15,7 @@ from divlearn.fitting.calibration import Forms
 from divlearn.fitting.labelled import check_new
 from divlearn.fitting.training import HeldOutClassifier
 
-_T = TypeVar("_T", bound=Hashable)
+Candidate = tuple[tuple[str, float], ...]  # names of parameters, and values
 
 SHARPNESSES = (3.0, 10.0, 30.0)  # below 3 a lost decision costs too little, and accuracy is lost
 _MARGIN = 0.2  # the loss, in units of decisions, at which scores begin to fall slowly
@@ -49,7 +48,12 @@ def couple(decisions: RealArray, sharpness: float) -> RealArray:
 COUPLED = Forms(len(SHARPNESSES), lambda decisions, form: couple(decisions, SHARPNESSES[form]))
 
 
-class MachineClassifier(HeldOutClassifier[_T]):
+def other_penalties(best: Candidate, penalties: Sequence[float]) -> list[Candidate]:
+    """Candidates that differ from the best in C, the last parameter."""
+    return [(*best[:-1], ("C", C)) for C in penalties if best[-1] != ("C", C)]
+
+
+class MachineClassifier(HeldOutClassifier[Candidate]):
     """Base of classifiers whose decisions are those of a machine, between pairs of classes."""
 
     _forms = COUPLED

@@ -17,13 +17,11 @@ from divlearn.fitting.calibration import SCORES, Forms
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training, near_the_middle
 from divlearn.geometry import invsqrtm
-from divlearn.kernels.machines import COUPLED, fit_svc
+from divlearn.kernels.machines import COUPLED, Candidate, fit_svc
 from divlearn.kernels.tables import decay
 from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
 from divlearn.tangent.discriminants import RDA, Linear, Quadratic, fit_lda, span
-
-Candidate = tuple[tuple[str, float], ...]  # names of parameters, and values
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,8 +146,9 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
 def _space(training: Training, at: str, number: int) -> tuple[RealArray, RealArray, float]:
     """Whitener of a part, the vectors of all matrices by it, and the deviation of the part's."""
     X, rows = training.data.matrices, training.parts[number][0]
+    whitener: RealArray = np.eye(X.shape[-1])
     if at == "identity":
-        whitener, vectors = np.eye(X.shape[-1]), training.log_vectors
+        vectors = training.log_vectors
     else:
         # The mean of everything knows no labels: what is chosen at it is not optimistic.
         place = number if number < len(training.folds) else training.whole
