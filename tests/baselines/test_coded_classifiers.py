@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 from hostile_arrays import definite, spread
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
 
 from divlearn.baselines import RSPDL, KernelLLC, KernelSparseCoding
 from divlearn.baselines.coded import learn_dictionary
@@ -80,16 +77,6 @@ def test_copies_and_repeats_agree(data, fitted, index):
     np.testing.assert_array_equal(copy.predict(X_test), first.predict(X_test))
     # Codes of a matrix do not depend on those beside it.
     np.testing.assert_allclose(first.transform(X_test)[:5], first.transform(X_test[:5]), atol=1e-8)
-
-
-def test_in_other_tools(data):
-    X, y, X_test, y_test = data
-    model = FAST[1]
-    pipeline = make_pipeline(clone(model), LogisticRegression(C=100.0, max_iter=1_000)).fit(X, y)
-    assert pipeline.score(X_test, y_test) > 0.7
-    search = GridSearchCV(clone(model), {"n_atoms": [3, 9]}, cv=2, error_score="raise").fit(X, y)
-    assert set(search.best_params_) == {"n_atoms"}
-    assert search.score(X_test, y_test) > 0.7
 
 
 @pytest.mark.parametrize("name", ["log-euclidean", "stein"])

@@ -94,7 +94,7 @@ def short_fits(monkeypatch):
     """From how many values something is chosen, and how far a search goes, is no matter here."""
     for module, name, short in (
         (log_svm, "PENALTIES", {"linear": (10.0,), "rbf": (10.0,)}),
-        (log_svm, "FOLDS", 2),
+        (log_svm.VectorClassifier, "cv", 2),
         (mixture, "TOLERANCE", 1.0),
         (coded, "_PENALTIES", (10.0,)),
         (coded, "_ATOMS_PER_CLASS", 1),

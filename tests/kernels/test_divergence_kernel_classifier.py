@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 from conftest import wishart
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import (
-    GridSearchCV,
     LeaveOneGroupOut,
     PredefinedSplit,
     ShuffleSplit,
     StratifiedKFold,
-    cross_val_score,
 )
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
 
 from divlearn.fitting.calibration import calibrate
@@ -332,23 +325,6 @@ def test_ill_conditioned_matrices():
 
 
 # --- among other estimators
-
-
-def test_pipeline_search_clone_and_pickle():
-    X, y = classes(22, n=45)
-    model = make_pipeline(
-        FunctionTransformer(lambda X: 2 * X, check_inverse=False),
-        DivergenceKernelClassifier(random_state=0, **SMALL),
-    )
-    assert cross_val_score(model, X, y, cv=3).mean() > 0.8
-    search = GridSearchCV(
-        DivergenceKernelClassifier(random_state=0, **SMALL), {"C": [[1], [100]]}, cv=3
-    ).fit(X, y)
-    assert search.best_score_ > 0.8
-    fitted = search.best_estimator_
-    again = pickle.loads(pickle.dumps(fitted))
-    np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
-    assert not hasattr(clone(fitted), "svc_")
 
 
 def test_one_penalty():

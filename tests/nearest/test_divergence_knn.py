@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 from pyriemann.classification import KNearestNeighbor
 from scipy.spatial.distance import cdist
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 
 from divlearn import abld, get_divergence
 from divlearn.datasets import make_wishart_clusters
@@ -172,18 +166,6 @@ def test_distances_beyond_all_range():
 
 
 # --- among other estimators
-
-
-def test_pipeline_search_clone_and_pickle():
-    X, y = classes(7, separation=5.0)
-    labels = np.array(["one", "two", "three"])[y]
-    model = make_pipeline(FunctionTransformer(lambda X: 2 * X), DivergenceKNN())
-    assert cross_val_score(model, X, labels, cv=3).mean() > 0.8
-    grid = {"n_neighbors": [1, 3], "divergence": ["airm", (1, 1), "log-euclidean"]}
-    search = GridSearchCV(DivergenceKNN(), grid, cv=3).fit(X, labels)
-    again = pickle.loads(pickle.dumps(search.best_estimator_))
-    np.testing.assert_array_equal(again.predict(X), search.predict(X))
-    assert not hasattr(clone(again), "classes_")
 
 
 def test_single_precision():

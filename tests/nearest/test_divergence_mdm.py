@@ -243,20 +243,6 @@ def test_fields_among_other_estimators(tmp_path):
 # --- among other estimators
 
 
-def test_pipeline_search_clone_and_pickle():
-    X, y = classes(7, separation=5.0)
-    labels = np.array(["one", "two", "three"])[y]
-    model = make_pipeline(FunctionTransformer(lambda X: 2 * X), DivergenceMDM())
-    assert cross_val_score(model, X, labels, cv=3).mean() > 0.8
-    grid = {"divergence": ["airm", "kullback", (1, 1), "log-euclidean"]}
-    search = GridSearchCV(DivergenceMDM(), grid, cv=3).fit(X, labels)
-    again = pickle.loads(pickle.dumps(search.best_estimator_))
-    np.testing.assert_array_equal(again.predict_proba(X), search.predict_proba(X))
-    assert not hasattr(clone(again), "means_")
-    names = again.get_feature_names_out().tolist()
-    assert names == ["divergencemdm0", "divergencemdm1", "divergencemdm2"]
-
-
 def test_no_weight_is_no_matrix():
     X, y = classes(8)
     labels = np.where(np.arange(90) == 0, "unknown", y.astype(str))
