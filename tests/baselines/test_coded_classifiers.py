@@ -177,20 +177,6 @@ def test_bad_parameters(data, model, error, message):
         clone(model).fit(X, y)
 
 
-@each_fast
-def test_bad_data(data, fitted, index):
-    X, y, *_ = data
-    model = fitted[index]
-    bad = X.copy()
-    bad[3] = 0
-    with pytest.raises(ValueError, match=r"X\[3\] has a diagonal entry"):
-        clone(model).fit(bad, y)
-    with pytest.raises(ValueError, match="y holds the one class a"):
-        clone(model).fit(X, ["a"] * len(X))
-    with pytest.raises(ValueError, match="X has matrices of size 3, but"):
-        model.predict(X[:, :3, :3])
-
-
 @pytest.mark.parametrize(
     "model",
     [

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from interrupting import stop_at
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
-from sklearn.exceptions import NotFittedError
 
 from divlearn.baselines import LEML
 from divlearn.baselines.leml_metric import (
@@ -313,13 +312,3 @@ def test_wrong_parameters(parameters, kind, message):
     X, y = classes(15)
     with pytest.raises(kind, match=message):
         LEML(**parameters).fit(X, y)
-
-
-def test_wrong_input():
-    X, y = classes(16)
-    with pytest.raises(NotFittedError):
-        LEML().predict(X)
-    with pytest.raises(ValueError, match=r"one class 0, must hold >= 2"):
-        LEML().fit(X, 0 * y)
-    with pytest.raises(ValueError, match="of size 2, but LEML is expecting 3"):
-        LEML(20, 1.0).fit(X, y).predict(X[:, :2, :2])

@@ -7,7 +7,6 @@ import pickle
 import numpy as np
 import pytest
 from scipy.linalg import logm
-from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC
 
@@ -137,14 +136,3 @@ def test_wrong_parameters(parameters, message):
     X, y = classes(6)
     with pytest.raises(ValueError, match=message):
         LogEuclideanSVM(**parameters).fit(X, y)
-
-
-def test_wrong_input():
-    X, y = classes(7)
-    model = LogEuclideanSVM(C=1.0)
-    with pytest.raises(NotFittedError):
-        model.predict(X)
-    with pytest.raises(ValueError, match=r"one class 0, must hold >= 2"):
-        model.fit(X, 0 * y)
-    with pytest.raises(ValueError, match="of size 2, but LogEuclideanSVM is expecting 3"):
-        model.fit(X, y).predict(X[:, :2, :2])

@@ -1,4 +1,4 @@
-"""Classifiers in pipelines, searches and pickles, once each."""
+"""All classifiers: in pipelines, searches and pickles, and what they refuse in the same words."""
 
 from __future__ import annotations
 
@@ -37,3 +37,19 @@ def test_in_a_pipeline_of_a_search_and_pickled(name):
     for method, values in answers(model, 2 * X).items():
         np.testing.assert_array_equal(getattr(again, method)(2 * X), values)
     assert not hasattr(clone(model), "classes_")
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_what_is_refused(name):
+    (X, y), model = data(), clone(CLASSIFIERS[name])
+    with pytest.raises(ValueError, match=r"y has 11 rows, but X has 12 matrices"):
+        model.fit(X, y[1:])
+    with pytest.raises(ValueError, match=r"y holds the one class 0, must hold >= 2"):
+        model.fit(X, 0 * y)
+    with pytest.raises(ValueError, match=r"requires y to be passed, but the target y is None"):
+        model.fit(X, None)
+    with pytest.raises(ValueError, match=r"^X\[3\] has a diagonal entry"):
+        model.fit(np.where(np.arange(12)[:, None, None] == 3, -X, X), y)
+    expected = f"X has matrices of size 3, but {type(model).__name__} is expecting 2"
+    with pytest.raises(ValueError, match=expected):
+        model.fit(X, y).predict(np.eye(3)[None])

@@ -17,6 +17,7 @@ from divlearn import baselines, cluster, descriptors
 from divlearn.baselines import coded, log_svm, rspdl
 from divlearn.cluster import mixture
 from divlearn.iddl import Recipe
+from divlearn.nearest import neighbors
 from divlearn.tangent import classifier as tangent
 
 SEED = {"random_state": 0}
@@ -96,6 +97,7 @@ def short_fits(monkeypatch):
         (log_svm, "PENALTIES", {"linear": (10.0,), "rbf": (10.0,)}),
         (log_svm.VectorClassifier, "cv", 2),
         (mixture, "TOLERANCE", 1.0),
+        (neighbors, "POINTS", neighbors.POINTS[:1]),
         (coded, "_PENALTIES", (10.0,)),
         (coded, "_ATOMS_PER_CLASS", 1),
         (coded, "_STEPS", 1),
