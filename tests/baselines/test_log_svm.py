@@ -14,7 +14,7 @@ from divlearn.baselines import LogEuclideanSVM
 from divlearn.baselines.log_svm import GAMMAS, PENALTIES
 from divlearn.datasets import make_wishart_clusters
 from divlearn.fitting.folds import make_folds
-from divlearn.kernels.machines import SHARPNESSES, couple
+from divlearn.kernels.classifier import SHARPNESSES, couple
 
 
 def classes(seed: int, n: int = 60, d: int = 3, separation: float = 2.0):

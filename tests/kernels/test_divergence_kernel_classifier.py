@@ -16,7 +16,7 @@ from sklearn.svm import SVC
 
 from divlearn.fitting.calibration import calibrate
 from divlearn.kernels import POINTS, DivergenceKernel, DivergenceKernelClassifier
-from divlearn.kernels.machines import COUPLED, SHARPNESSES, couple
+from divlearn.kernels.classifier import COUPLED, SHARPNESSES, couple
 
 SMALL = {"alphas": [0.5], "betas": [0.5], "scales": [0.5, 2], "C": [1, 10]}
 

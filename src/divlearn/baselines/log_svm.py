@@ -15,7 +15,7 @@ from divlearn.arrays import RealArray
 from divlearn.checks import RandomState, check_number
 from divlearn.engines import Engine
 from divlearn.fitting.training import Grid, Training, near_the_middle
-from divlearn.kernels.machines import Candidate, MachineClassifier
+from divlearn.kernels.classifier import Candidate, MachineClassifier
 from divlearn.log_vectors import log_vectors
 from divlearn.tangent.classifier import spread
 
@@ -33,7 +33,7 @@ _STEPS = 100_000
 
 
 class VectorClassifier(MachineClassifier):
-    """Base of classifiers by a machine on vectors; "C" and "gamma" of a candidate are its own."""
+    """Base of classifiers by a machine on vectors; C and gamma of a candidate are for it."""
 
     cv = FOLDS
     engine: str | Engine = "auto"
@@ -50,10 +50,10 @@ class VectorClassifier(MachineClassifier):
         codes, weights = data.codes[rows], data.weights[rows]
 
         def learn(candidate: Candidate) -> tuple[SVC, Candidate]:
-            vectors, own = self._vectors(training, candidate), dict(candidate)
+            vectors, chosen = self._vectors(training, candidate), dict(candidate)
             # Without a function for a kernel, the machine of everything can be kept in a file.
             table = number != training.whole and vectors.shape[1] > len(vectors)
-            machine = make_machine(own["C"], own.get("gamma"), table=table)
+            machine = make_machine(chosen["C"], chosen.get("gamma"), table=table)
             # It is stopped on purpose.
             with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
                 return machine.fit(vectors[rows], codes, sample_weight=weights), candidate
@@ -89,7 +89,7 @@ class LogEuclideanSVM(VectorClassifier):
     .. math:: K(X, Y) = \frac{\langle \log X, \log Y \rangle}{s^2} \quad\text{or}\quad
               K(X, Y) = \exp\Bigl(-\frac{\gamma}{s^2} \|\log X - \log Y\|_F^2\Bigr) ,
 
-    and the same values of C and gamma suit all data. Classes are told apart two by two.
+    and the same values of C and gamma suit all data. Machines decide between pairs of classes.
 
     Parameters
     ----------

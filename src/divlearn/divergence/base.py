@@ -1,4 +1,4 @@
-"""What every divergence of SPD matrices has: values, tables of pairs, and a mean."""
+"""Base of all divergences of SPD matrices: values, tables of pairs, and a mean."""
 
 import warnings
 from abc import ABC, abstractmethod

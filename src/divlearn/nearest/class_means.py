@@ -36,12 +36,12 @@ def recentering_from(data: Labelled, centers: RealArray) -> Callable[..., RealAr
     logarithms = np.log(np.maximum(values, 1e-300))
     tangents, gaps = compose(bases, logarithms), logarithms[:, :, None] - logarithms[:, None]
     half = np.maximum(0.5 * np.abs(gaps), 1e-6)
-    bends = half / np.tanh(half)  # second derivatives of half the squared distance
+    curvatures = half / np.tanh(half)  # second derivatives of half the squared distance
 
     def recenter(rows: Indices, codes: Indices, weights: RealArray) -> RealArray:
         steps = average(tangents[rows], codes, weights)
-        turned = bases[rows].mT @ steps[codes] @ bases[rows]
-        curvature = average((bends[rows] * turned**2).sum(axis=(1, 2)), codes, weights)
+        rotated = bases[rows].mT @ steps[codes] @ bases[rows]
+        curvature = average((curvatures[rows] * rotated**2).sum(axis=(1, 2)), codes, weights)
         lengths = (steps**2).sum(axis=(1, 2)) / np.maximum(curvature, 1e-300)
         return frames @ expm(lengths[:, None, None] * steps) @ frames.mT
 

@@ -26,7 +26,7 @@ from divlearn.nearest import neighbors
 from divlearn.nearest.class_means import Filter, average, class_means, learn_filter, recentering
 from divlearn.nearest.search import CANDIDATES, choose_divergence, find_slope, typical
 
-_ROUGH_ACCURACY = 1e-3  # candidates are told apart without digits of the smallest eigenvalues
+_ROUGH_ACCURACY = 1e-3  # candidates differ by more than digits of the smallest eigenvalues
 
 
 @labelled.takes_metric

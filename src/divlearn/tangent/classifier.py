@@ -17,7 +17,7 @@ from divlearn.fitting.calibration import SCORES, Forms
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training, near_the_middle
 from divlearn.geometry import invsqrtm
-from divlearn.kernels.machines import COUPLED, Candidate, fit_svc
+from divlearn.kernels.classifier import COUPLED, Candidate, fit_svc
 from divlearn.kernels.tables import decay
 from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
