@@ -28,10 +28,13 @@ from sklearn.svm import SVC
 from divlearn.baselines import LEML, RSPDL, KernelLLC, KernelSparseCoding
 from divlearn.committee import SPDClassifier
 from divlearn.fitting.folds import Folds, fit_grouped
+from divlearn.geometry import invsqrtm
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import DivergenceKernelClassifier
+from divlearn.log_vectors import log_vectors
+from divlearn.means import mean_abld
 from divlearn.nearest import DivergenceKNN, DivergenceMDM
-from divlearn.tangent.classifier import tangent_features, tangent_vectors
+from divlearn.tangent.classifier import spread
 
 # Of vectors with a total variance of one, so that the same grids suit all data.
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0)
@@ -48,11 +51,12 @@ class TangentVectors(TransformerMixin, BaseEstimator):
         self.at = at
 
     def fit(self, X: np.ndarray, y: Any = None) -> Self:
-        self.space_ = tangent_features(X, [], self.at)[1]
+        whitener = invsqrtm(mean_abld(X, 0, 0).mean) if self.at == "mean" else None
+        self.whitener_, self.deviation_ = whitener, spread(log_vectors(X, whitener))
         return self
 
     def transform(self, X: np.ndarray) -> np.ndarray:
-        return tangent_vectors(X, self.space_)
+        return log_vectors(X, self.whitener_) / self.deviation_
 
 
 def searched(at: str, model: Any, grid: dict[str, Any], folds: Folds) -> GridSearchCV:

@@ -8,8 +8,8 @@ from conftest import wishart
 from scipy.linalg import eigvalsh
 from scipy.optimize import minimize
 
-from divlearn.baselines.cone import Cone, conic_codes
-from divlearn.baselines.rspdl import ConicAtomsProblem, learn_conic, to_unit_trace
+from divlearn.baselines.coded import AtomsProblem, learn_dictionary
+from divlearn.baselines.rspdl import RSPDL, Cone, conic_codes, to_unit_trace
 
 
 def make(seed=0, n_matrices=12, n_atoms=6, d=4):
@@ -105,7 +105,7 @@ def test_gradients_of_atoms_are_those_of_differences():
     X, atoms, amid = make()
     cone = Cone(X, atoms, amid)
     codes = np.random.default_rng(1).uniform(0.05, 1, (12, 6))
-    problem = ConicAtomsProblem(cone, codes, 0.3)
+    problem = AtomsProblem(cone, codes, {"penalty": 0.3})
     trial = problem.trial(np.linalg.cholesky(atoms))
     expected = np.mean([objective(c, x, atoms, 0.3) for c, x in zip(codes, X, strict=True)])
     assert trial.value == pytest.approx(expected)
@@ -121,15 +121,16 @@ def test_gradients_of_atoms_are_those_of_differences():
 
 def test_the_objective_never_rises_and_traces_stay():
     X, atoms, amid = make(n_matrices=40)
-    stages = learn_conic(Cone(X, atoms, amid), 0.3)
-    found = [next(stages) for _ in range(11)]
-    values = [value for *_, value in found]
+    start = Cone(X, atoms, amid)
+    atoms, codes, _, _, history = learn_dictionary(
+        start, RSPDL()._codes, {"penalty": 0.3}, max_iter=5, tol=0
+    )
+    values = history["objective"]
     assert (np.diff(values) <= 1e-12).all()
     assert values[-1] < 0.8 * values[0]
-    _, atoms, codes, value = found[-1]
     np.testing.assert_allclose(np.trace(amid @ atoms @ amid.T, axis1=1, axis2=2), 4)
     recomputed = [objective(code, x, atoms, 0.3) for code, x in zip(codes, X, strict=True)]
-    assert np.mean(recomputed) == pytest.approx(value)
+    assert np.mean(recomputed) == pytest.approx(values[-1])
 
 
 def test_matrices_without_a_finite_distance_are_refused():

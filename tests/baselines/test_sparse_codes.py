@@ -10,17 +10,16 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.linear_model import Lasso
 
+from divlearn.baselines import KernelSparseCoding
+from divlearn.baselines.coded import AtomsProblem, learn_dictionary
 from divlearn.baselines.kernel_codes import (
-    KernelAtomsProblem,
     bandwidths,
-    kernels,
+    check_bandwidth,
     lasso_values,
-    learn_sparse,
     local_codes,
-    measure,
     sparse_codes,
+    view_by,
 )
-from divlearn.baselines.spd_kernels import get_kernel
 
 NAMES = ["log-euclidean", "stein"]
 
@@ -38,9 +37,8 @@ def problem(seed, n_samples=20, n_atoms=8, noise=0.3):
 
 def view_of(name, seed=0, n_matrices=25, n_atoms=6, d=3):
     rng = np.random.default_rng(seed)
-    kernel = get_kernel(name)
     X, atoms = wishart(rng, n_matrices, d), wishart(rng, n_atoms, d)
-    return kernel, X, atoms, measure(kernel, kernel.prepare(X), atoms)
+    return X, atoms, view_by(name, X, atoms)
 
 
 @pytest.mark.parametrize("penalty", [1e-3, 0.03, 0.3])
@@ -58,8 +56,8 @@ def test_the_same_as_scikit_learn(penalty):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_as_a_generic_solver_of_the_split_problem(name):
-    _, _, _, view = view_of(name)
-    similarities, gram = kernels(view, 0.5)
+    _, _, view = view_of(name)
+    similarities, gram = view.kernels(0.5)
     penalty, n = 0.05, len(gram)
     codes = sparse_codes(similarities, gram, penalty, tol=1e-12)
     for k, code in zip(similarities[:5], codes[:5], strict=True):
@@ -122,10 +120,10 @@ def test_few_atoms_are_recovered():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_of_atoms_are_those_of_differences(name):
-    kernel, X, atoms, view = view_of(name)
-    codes = sparse_codes(*kernels(view, 0.5), 0.02)
-    problem = KernelAtomsProblem(kernel, 0.5, 0.02, kernel.prepare(X), codes)
-    trial = problem.trial(kernel.point(atoms))
+    _, atoms, view = view_of(name)
+    codes = sparse_codes(*view.kernels(0.5), 0.02)
+    problem = AtomsProblem(view, codes, {"bandwidth": 0.5, "penalty": 0.02})
+    trial = problem.trial(view.to_point(atoms))
     gradient = problem.gradient(trial)
     rng = np.random.default_rng(0)
     for _ in range(4):
@@ -138,20 +136,20 @@ def test_gradients_of_atoms_are_those_of_differences(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_objective_never_rises(name):
-    kernel, X, atoms, _ = view_of(name, n_matrices=40)
-    stages = learn_sparse(kernel, 0.5, 0.02, X, atoms)
-    found = [next(stages) for _ in range(13)]
-    assert [block for block, *_ in found[:4]] == ["start", "atoms", "codes", "atoms"]
-    values = [objective for *_, objective in found]
+    _, _, view = view_of(name, n_matrices=40)
+    parameters, code = {"bandwidth": 0.5, "penalty": 0.02}, KernelSparseCoding()._codes
+    *_, history = learn_dictionary(view, code, parameters, max_iter=6, tol=0.0)
+    assert list(history["block"][:4]) == ["start", "atoms", "codes", "atoms"]
+    values = history["objective"]
     assert (np.diff(values) <= 0).all()
     assert values[-1] < 0.9 * values[0]
 
 
 def test_codes_in_the_stein_kernel_do_not_depend_on_coordinates():
-    kernel, X, atoms, view = view_of("stein")
+    X, atoms, view = view_of("stein")
     A = np.random.default_rng(5).standard_normal((3, 3)) + 2 * np.eye(3)
-    moved = measure(kernel, kernel.prepare(A @ X @ A.T), A @ atoms @ A.T)
-    sparse = [sparse_codes(*kernels(one, 0.5), 0.05) for one in (view, moved)]
+    moved = view_by("stein", A @ X @ A.T, A @ atoms @ A.T)
+    sparse = [sparse_codes(*one.kernels(0.5), 0.05) for one in (view, moved)]
     np.testing.assert_allclose(*sparse, atol=1e-7)
     np.testing.assert_allclose(local_codes(moved, 0.5, 3), local_codes(view, 0.5, 3), atol=1e-7)
 
@@ -159,11 +157,11 @@ def test_codes_in_the_stein_kernel_do_not_depend_on_coordinates():
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("k", [1, 3, 6])
 def test_local_codes_are_those_of_a_constrained_solver(name, k):
-    _, _, _, view = view_of(name)
-    similarities, gram = kernels(view, 0.5)
+    _, _, view = view_of(name)
+    similarities, gram = view.kernels(0.5)
     codes = local_codes(view, 0.5, k)
     np.testing.assert_allclose(codes.sum(axis=1), 1)
-    for code, near, row in zip(codes, similarities, view[0], strict=True):
+    for code, near, row in zip(codes, similarities, view.to_atoms, strict=True):
         chosen = np.sort(np.argsort(row)[:k])
         np.testing.assert_array_equal(np.flatnonzero(code), chosen)
         inner, k_near = gram[np.ix_(chosen, chosen)], near[chosen]
@@ -175,23 +173,22 @@ def test_local_codes_are_those_of_a_constrained_solver(name, k):
 
 
 def test_local_codes_of_an_atom():
-    kernel, _, atoms, _ = view_of("log-euclidean")
-    view = measure(kernel, kernel.prepare(atoms), atoms)
+    _, atoms, _ = view_of("log-euclidean")
+    view = view_by("log-euclidean", atoms, atoms)
     np.testing.assert_allclose(local_codes(view, 0.5, 1), np.eye(6), atol=1e-9)
     np.testing.assert_allclose(local_codes(view, 0.5, 4), np.eye(6), atol=1e-2)
 
 
 def test_bandwidths_to_choose_from():
-    kernel, _, _, view = view_of("log-euclidean")
-    median = np.median(view[0])
-    found = bandwidths(kernel, view, 3, "auto")
-    np.testing.assert_allclose(found, np.array([0.25, 1, 4]) / median)
-    kernel, _, _, view = view_of("stein", d=9)
-    for bandwidth in bandwidths(kernel, view, 9, "auto"):
-        kernel.check_bandwidth(bandwidth, 9)
-    assert bandwidths(kernel, view, 9, 1.5) == [1.5]
+    _, _, view = view_of("log-euclidean")
+    median = np.median(view.to_atoms)
+    np.testing.assert_allclose(bandwidths(view, "auto"), np.array([0.25, 1, 4]) / median)
+    _, _, view = view_of("stein", d=9)
+    for bandwidth in bandwidths(view, "auto"):
+        check_bandwidth(bandwidth, view.divergence, 9)
+    assert bandwidths(view, 1.5) == [1.5]
     with pytest.raises(ValueError, match=r"bandwidth=0\.7 "):
-        bandwidths(kernel, view, 9, 0.7)
+        bandwidths(view, 0.7)
 
 
 def test_similarities_that_are_no_numbers_have_no_codes():

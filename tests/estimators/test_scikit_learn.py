@@ -14,9 +14,10 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import divlearn
 from divlearn import baselines, cluster, descriptors
-from divlearn.baselines import coded, cone, kernel_codes, log_svm, rspdl
+from divlearn.baselines import coded, log_svm, rspdl
 from divlearn.cluster import mixture
 from divlearn.iddl import Recipe
+from divlearn.nearest import neighbors
 from divlearn.tangent import classifier as tangent
 
 SEED = {"random_state": 0}
@@ -94,16 +95,16 @@ def short_fits(monkeypatch):
     """From how many values something is chosen, and how far a search goes, is no matter here."""
     for module, name, short in (
         (log_svm, "PENALTIES", {"linear": (10.0,), "rbf": (10.0,)}),
-        (log_svm, "FOLDS", 2),
+        (log_svm.VectorClassifier, "cv", 2),
         (mixture, "TOLERANCE", 1.0),
+        (neighbors, "POINTS", neighbors.POINTS[:1]),
         (coded, "_PENALTIES", (10.0,)),
         (coded, "_ATOMS_PER_CLASS", 1),
-        (kernel_codes, "_STEPS", 1),
-        (rspdl, "_STEPS", 1),
-        (cone, "_INNER", 10),
+        (coded, "_STEPS", 1),
+        (rspdl, "_INNER", 10),
     ):
         monkeypatch.setattr(module, name, short)
-    monkeypatch.setitem(tangent._METHODS["logistic"].parameters, "C", [1.0])
+    monkeypatch.setitem(tangent._METHODS["logistic"][1], "C", [1.0])
 
 
 @pytest.mark.parametrize(("estimator", "check"), list(checks()), ids=name_of)

@@ -21,7 +21,7 @@ WEIGHTS = np.random.default_rng(0).uniform(0.2, 3, len(X)) * (np.arange(len(X)) 
 SCALE = 2.0**20  # which changes no bit of a number but its exponent
 MODELS = ESTIMATORS | {
     "Regularize": Regularize("shrink"),
-    "SPDClassifier, all": divlearn.SPDClassifier(cv=2, **SEED),
+    "SPDClassifier": divlearn.SPDClassifier(cv=2, **SEED),  # with all members
     "ABKMeans, likelihood": divlearn.ABKMeans(2, "likelihood", n_init=1, max_iter=3, **SEED),
     "ABKMeans, paper": divlearn.ABKMeans.paper(2).set_params(max_iter=3, **SEED),
     "ABMixture, learned": divlearn.ABMixture(2, share="none", max_iter=2, **SEED),

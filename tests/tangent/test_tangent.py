@@ -24,7 +24,7 @@ def test_logistic_regression_in_the_dual_is_optimal_in_full_space(n_classes):
     vectors, codes = vectors[codes < n_classes], codes[codes < n_classes]
     weights = np.linspace(1, 2, len(codes))
     assert span(vectors).shape == (60, len(codes))
-    model = _METHODS["logistic"].prepare(vectors, codes, weights)(C=2.0)
+    model = _METHODS["logistic"][0](vectors, codes, weights)(C=2.0)
     W, offsets = model.coefficients, model.offsets
     errors = softmax(vectors @ W.T + offsets, axis=1) - np.eye(n_classes)[codes]
     errors *= weights[:, None] / weights.sum()
@@ -37,8 +37,7 @@ def test_logistic_regression_in_the_dual_is_optimal_in_full_space(n_classes):
 
 def test_the_gaussian_machine_is_that_of_scikit_learn():
     vectors, codes, new = make()
-    method = _METHODS["rbf"]
     weights = np.linspace(1, 2, len(codes))
     machine = SVC(C=3.0, gamma=0.01, decision_function_shape="ovo").fit(vectors, codes, weights)
-    found = method.prepare(vectors, codes, weights)(C=3.0, gamma=0.01).decide(new)
+    found = _METHODS["rbf"][0](vectors, codes, weights)(C=3.0, gamma=0.01).decide(new)
     np.testing.assert_allclose(found, machine.decision_function(new), atol=1e-6)

@@ -1,11 +1,13 @@
-"""What classifiers of codes share: a dictionary, a way to code by it, and a linear machine."""
+"""Classifiers of codes: a dictionary, a way to code by it, and a linear machine on the codes."""
 
 import time
 import warnings
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from copy import copy
+from functools import partial
 from itertools import product
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,46 +17,71 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from divlearn.arrays import RealArray
-from divlearn.baselines import log_svm
-from divlearn.baselines.log_svm import FOLDS, fit_vectors, spread
+from divlearn.baselines.log_svm import VectorClassifier
 from divlearn.checks import RandomState, check_count, check_number
 from divlearn.cluster import LogEuclideanKMeans
 from divlearn.cluster.base import repeat
 from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.labelled import check_new, fit_method
-from divlearn.fitting.training import Grid, HeldOutClassifier, Training, choose
-from divlearn.kernels.machines import COUPLED, class_scores
+from divlearn.fitting.training import Grid, Training, choose
+from divlearn.kernels.classifier import Candidate, other_penalties
+from divlearn.optim.frames import move_frames
+from divlearn.optim.gradients import minimize_conjugate_gradient
 from divlearn.optim.problem import Problem, Trial
+from divlearn.spd import usable
+from divlearn.tangent.classifier import spread
 from divlearn.threads import limit_blas
 
 Parameters = dict[str, float]
-# What was updated last ("start", "atoms" or "codes"), atoms, codes and the objective.
-Stage = tuple[str, RealArray, RealArray, float]
 
 _ATOMS_PER_CLASS = 5
 _ROUNDING = 1e-9
 _PENALTIES = (0.1, 1.0, 10.0, 100.0)  # codes want no larger ones, which take most of the time
+_STEPS = 5  # of conjugate gradients, for each update of the atoms
 
 
-class Candidate(NamedTuple):
-    """Parameters of codes, with names, and of the machine."""
+class View(ABC):
+    """Matrices and atoms as codes see them; an optimiser moves points, the frames of atoms."""
 
-    coding: tuple[tuple[str, float], ...]
-    C: float
+    atoms: RealArray
+
+    def span(self, atoms: RealArray) -> Self:
+        """Return a view of the same matrices by other atoms."""
+        other = copy(self)
+        other._set_atoms(atoms)
+        return other
+
+    @abstractmethod
+    def _set_atoms(self, atoms: RealArray) -> None: ...
+
+    @abstractmethod
+    def objective(self, codes: RealArray, parameters: Parameters) -> tuple[float, Any]:
+        """Mean objective of codes, and what `gradient` needs."""
+
+    @abstractmethod
+    def gradient(
+        self, point: RealArray, codes: RealArray, parameters: Parameters, memo: Any
+    ) -> RealArray:
+        """Gradient of the objective in the point of the atoms."""
+
+    def to_point(self, atoms: RealArray) -> RealArray:
+        return np.linalg.cholesky(atoms)
+
+    def from_point(self, point: RealArray) -> RealArray:
+        return point @ point.mT
+
+    def move(self, point: RealArray, step: RealArray) -> RealArray:
+        return move_frames(point, step)
 
 
-_LEARNED = ()  # instead of parameters, for codes by the dictionary that was learned with the best
+_View = TypeVar("_View", bound=View)
+Code = Callable[..., RealArray]  # of a view, parameters, and codes to start from
 
 
-class CodedClassifier(NamesMixin, TransformerMixin, HeldOutClassifier[Candidate]):  # type: ignore[misc]
+class CodedClassifier(NamesMixin, TransformerMixin, VectorClassifier, Generic[_View]):  # type: ignore[misc]
     """Codes by a dictionary, learned without labels, and a linear machine on them."""
 
-    cv = FOLDS
-    engine: Any = "auto"
-    _needs_folds = False
     _nested = True
-    _forms = COUPLED
-    _criterion = "accuracy"
 
     dictionary_: Annotated[RealArray, "n_atoms d d"]
     history_: dict[str, NDArray[np.generic]]
@@ -69,22 +96,18 @@ class CodedClassifier(NamesMixin, TransformerMixin, HeldOutClassifier[Candidate]
     verbose: int
 
     @abstractmethod
-    def _view(self, matrices: RealArray, atoms: RealArray) -> Any:
-        """Compute what codes by any parameters need to know of matrices and atoms."""
+    def _view(self, matrices: RealArray, atoms: RealArray) -> _View:
+        """View matrices by atoms."""
 
     @abstractmethod
-    def _candidates(self, view: Any, d: int) -> Sequence[Parameters]:
+    def _codings(self, view: _View) -> Sequence[Parameters]:
         """Parameters to choose from, those of the strongest regularisation first."""
 
     @abstractmethod
-    def _codes(self, view: Any, parameters: Parameters) -> RealArray:
-        """Code matrices, given what `_view` says of them."""
-
-    @abstractmethod
-    def _learn(
-        self, matrices: RealArray, atoms: RealArray, parameters: Parameters
-    ) -> Iterator[Stage]:
-        """Yield the start, then atoms and codes in turn, without end where there is learning."""
+    def _codes(
+        self, view: _View, parameters: Parameters, start: RealArray | None = None
+    ) -> RealArray:
+        """Code the matrices of a view, no worse than by the codes to start from."""
 
     @fit_method
     def fit(  # type: ignore[override]
@@ -102,76 +125,52 @@ class CodedClassifier(NamesMixin, TransformerMixin, HeldOutClassifier[Candidate]
         check_number(self.tol, "tol")
 
     def _grid(self, training: Training) -> Grid[Candidate]:
-        _, view = self._first_dictionary(training)
-        codings = self._candidates(view, training.data.matrices.shape[-1])
-        named = [tuple(one.items()) for one in codings]
-        return Grid([Candidate(*one) for one in product(named, _PENALTIES)])
+        pairs = product(self._codings(self._first_view(training)), _PENALTIES)
+        return Grid([(*coding.items(), ("C", C)) for coding, C in pairs])
 
-    def _first_dictionary(self, training: Training) -> tuple[RealArray, Any]:
-        """Return the initial atoms, and a view of the matrices by them."""
+    def _first_view(self, training: Training) -> _View:
+        """View the matrices by the initial atoms."""
         matrices = training.data.matrices
 
-        def start() -> tuple[RealArray, Any]:
+        def start() -> _View:
             n_atoms = self._count_atoms(len(matrices), len(self.classes_))
             atoms = self._start(matrices, n_atoms, draw_seed(self.random_state))
-            return atoms, self._view(matrices, atoms)
+            return self._view(matrices, atoms)
 
         return training.once(("dictionary", id(self)), start)  # no other has the same
 
     def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
         """Take the middle C for all codings, then other values of C."""
-        middle = _PENALTIES[len(_PENALTIES) // 2]
+        middle = "C", _PENALTIES[len(_PENALTIES) // 2]
+        refine = partial(other_penalties, penalties=_PENALTIES)
+        return Grid([one for one in grid.candidates if one[-1] == middle], refine)
 
-        def refine(best: Candidate) -> list[Candidate]:
-            return [best._replace(C=C) for C in _PENALTIES if best.C != C]
+    def _vectors(self, training: Training, candidate: Candidate) -> RealArray:
+        """Codes by the initial dictionary, or by the learned one, which C alone is chosen for."""
+        *coding, _ = candidate
 
-        return Grid([one for one in grid.candidates if middle == one.C], refine)
-
-    def _describe(self, candidate: Candidate) -> dict[str, float]:
-        return dict(candidate.coding) | {"C": candidate.C}
-
-    def _known_codes(self, training: Training, coding: tuple[tuple[str, float], ...]) -> RealArray:
         def compute() -> RealArray:
-            _, view = self._first_dictionary(training)
-            codes = _without_rounding(self._codes(view, dict(coding)))
+            codes = _without_rounding(self._codes(self._first_view(training), dict(coding)))
             return codes / spread(codes)
 
-        return training.once(("codes", id(self), coding), compute)
-
-    def _learner(self, training: Training, number: int) -> Callable[[Candidate], Any]:
-        rows, data = training.parts[number][0], training.data
-
-        def learn(candidate: Candidate) -> tuple[SVC, Candidate]:
-            codes = self._known_codes(training, candidate.coding)[rows]
-            machine = log_svm.Candidate(candidate.C)
-            table = number != training.whole and codes.shape[1] > len(codes)
-            found = fit_vectors(codes, data.codes[rows], data.weights[rows], machine, table=table)
-            return found, candidate
-
-        return learn
-
-    def _decide(self, model: tuple[SVC, Candidate], training: Training, number: int) -> RealArray:
-        machine, candidate = model
-        codes = self._known_codes(training, candidate.coding)[training.parts[number][1]]
-        return np.asarray(machine.decision_function(codes))
+        return training.once(("codes", id(self), *coding), compute)
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
         """Learn the dictionary; then choose C again, for codes by it."""
-        matrices = training.data.matrices
-        start, _ = self._first_dictionary(training)
+        *coding, _ = best
         self.dictionary_, codes, self.n_iter_, self.message_, self.history_ = learn_dictionary(
-            self._learn(matrices, start, dict(best.coding)), max_iter=self.max_iter, tol=self.tol
+            self._first_view(training), self._codes, dict(coding), self.max_iter, self.tol
         )
         codes = _without_rounding(codes)
         self.unit_ = spread(codes)
-        training.once(("codes", id(self), _LEARNED), lambda: codes / self.unit_)
-        grid = Grid([Candidate(_LEARNED, C) for C in _PENALTIES])
+        training.once(("codes", id(self)), lambda: codes / self.unit_)
+        grid: Grid[Candidate] = Grid([(("C", C),) for C in _PENALTIES])
         last = grid.candidates[0]
         if training.folds:
             chosen = choose(training, self._hold_out(training), grid, grid, self._forms)
             last, (form, temperature) = chosen.best, chosen.calibration
             self.calibration_ = form, temperature
-        self.best_params_ = dict(best.coding) | {"C": last.C}
+        self.best_params_ = dict([*coding, *last])
         self.machine_, _ = self._learner(training, training.whole)(last)
 
     def _start(self, matrices: RealArray, n_atoms: int, seed: int) -> RealArray:
@@ -193,10 +192,6 @@ class CodedClassifier(NamesMixin, TransformerMixin, HeldOutClassifier[Candidate]
     def _decide_new(self, matrices: RealArray) -> RealArray:
         return np.asarray(self.machine_.decision_function(self._code(matrices) / self.unit_))
 
-    def decision_function(self, X: ArrayLike) -> RealArray:
-        """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
-        return class_scores(self._decide_new(check_new(self, X)), self.calibration_[0])
-
     def _count_atoms(self, n_matrices: int, n_classes: int) -> int:
         if isinstance(self.n_atoms, str) and self.n_atoms == "auto":
             return min(_ATOMS_PER_CLASS * n_classes, n_matrices)
@@ -209,54 +204,81 @@ class CodedClassifier(NamesMixin, TransformerMixin, HeldOutClassifier[Candidate]
 
 
 class AtomsProblem(Problem):
-    """Lower an objective by moving the atoms, codes held."""
+    """Lower the mean objective of codes by moving the atoms, codes held."""
 
-    codes: RealArray
+    def __init__(self, view: View, codes: RealArray, parameters: Parameters) -> None:
+        self.view, self.codes, self.parameters = view, codes, parameters
 
-    def start(self, point: RealArray) -> Trial:
-        """Compute the objective of the first atoms, if there is anything to start from."""
-        trial = self.trial(point)
-        if not np.isfinite(trial.value):
-            raise ValueError(
-                f"the objective is {trial.value} at the first atoms: matrices in X are too close "
-                'to singular to learn a dictionary; pass regularize="shrink"'
-            )
-        return trial
+    def trial(self, point: RealArray) -> Trial:
+        atoms = self.view.from_point(point)
+        if not usable(atoms):  # the step was too long
+            return Trial(point, np.inf)
+        view = self.view.span(atoms)
+        value, memo = view.objective(self.codes, self.parameters)
+        return Trial(point, value, (view, memo))
+
+    def gradient(self, trial: Trial) -> RealArray:
+        view, memo = trial.memo
+        return np.ravel(view.gradient(trial.point, self.codes, self.parameters, memo))
+
+    def move(self, point: RealArray, step: RealArray) -> RealArray:
+        return self.view.move(point, step.reshape(point.shape))
 
     def size(self, step: RealArray) -> float:
         return float(np.linalg.norm(step.reshape(self.codes.shape[1], -1), axis=1).max())
 
+    def improve(self) -> View:
+        """View the matrices by atoms with a lower objective, if there are any."""
+        start = self.trial(self.view.to_point(self.view.atoms))
+        if not np.isfinite(start.value):
+            raise ValueError(
+                f"the objective is {start.value} at the first atoms: matrices in X are too close "
+                'to singular to learn a dictionary; pass regularize="shrink"'
+            )
+        found = minimize_conjugate_gradient(self, start, max_iter=_STEPS, tol=0.0).trial
+        better: View = found.memo[0]
+        return better if found.value < start.value else self.view
+
 
 def learn_dictionary(
-    stages: Iterator[Stage], *, max_iter: int, tol: float
+    view: View, code: Code, parameters: Parameters, max_iter: int, tol: float
 ) -> tuple[RealArray, RealArray, int, str, dict[str, NDArray[np.generic]]]:
-    """Update atoms and codes in turn until that gains at most a share ``tol`` of the objective."""
-    started = time.perf_counter()
-    stage = next(stages)
-    rows = [(0, stage[0], stage[-1], time.perf_counter() - started)]
+    """Update atoms and codes in turn until that gains at most a share ``tol`` of the objective.
+
+    Returned are atoms, codes, the number of turns, why they ended, and the history.
+    """
+    started, rows = time.perf_counter(), []
+    codes = code(view, parameters)
+
+    def note(iteration: int, block: str) -> float:
+        value, _ = view.objective(codes, parameters)
+        rows.append((iteration, block, value, time.perf_counter() - started))
+        return value
+
+    value = note(0, "start")
 
     def turn(iteration: int) -> tuple[str, str | None]:
-        nonlocal stage
-        before = stage[-1]
-        for _ in range(2):  # atoms, codes
-            stage = next(stages)
-            rows.append((iteration, stage[0], stage[-1], time.perf_counter() - started))
-        fall = before - stage[-1]
+        nonlocal view, codes, value
+        before = value
+        view = AtomsProblem(view, codes, parameters).improve()
+        note(iteration, "atoms")
+        codes = code(view, parameters, start=codes)
+        value = note(iteration, "codes")
+        fall = before - value
         share = fall / abs(before) if before else 0.0
         fell = f"the objective fell by a relative {share:.2g} <= tol={tol:g}"
-        return f"objective {stage[-1]:.6g}", fell if fall <= tol * abs(before) else None
+        return f"objective {value:.6g}", fell if fall <= tol * abs(before) else None
 
     n_iter, _, message = repeat(turn, max_iter)
     message = message if max_iter else "the dictionary is the initial one"
     names = "iteration", "block", "objective", "seconds"
-    columns = zip(*rows, strict=True)
-    history = {name: np.array(column) for name, column in zip(names, columns, strict=True)}
-    return stage[1], stage[2], n_iter, message, history
+    columns = map(np.array, zip(*rows, strict=True))
+    return view.atoms, codes, n_iter, message, dict(zip(names, columns, strict=True))
 
 
-def check_penalties(penalty: Any, candidates: Sequence[float]) -> Sequence[float]:
+def check_penalties(penalty: float | str, candidates: Sequence[float]) -> Sequence[float]:
     """Penalties to choose from: those given as candidates, or the one number that is wanted."""
-    if isinstance(penalty, str) and penalty == "auto":
+    if penalty == "auto":
         return candidates
     check_number(penalty, "penalty", positive=True, word="auto")
     return [float(penalty)]

@@ -1,26 +1,30 @@
-"""Codes in the feature space of a kernel, sparse or by neighbours, and atoms for sparse ones.
+"""Codes in the feature space of a kernel, sparse or by neighbours; see `KernelSparseCoding`."""
 
-Codes see matrices and atoms by their view: divergences of matrices to atoms, (n_matrices, n_atoms),
-and between atoms, (n_atoms, n_atoms). A bandwidth makes kernels of them.
-"""
-
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.metrics.pairwise import euclidean_distances
 
 from divlearn.arrays import RealArray
-from divlearn.baselines.coded import AtomsProblem, Stage
-from divlearn.baselines.spd_kernels import SPDKernel
-from divlearn.checks import check_finite
-from divlearn.optim.gradients import minimize_conjugate_gradient
-from divlearn.optim.problem import Trial
-
-View = tuple[RealArray, RealArray]
+from divlearn.baselines.coded import Parameters, View
+from divlearn.checks import check_finite, check_number
+from divlearn.divergence import (
+    DIVERGENCES,
+    ABDivergence,
+    Divergence,
+    EmbeddedMetric,
+    get_divergence,
+    get_member,
+)
+from divlearn.engines import Engine, get_engine
+from divlearn.kernels.definiteness import theory
+from divlearn.optim.frames import in_frames
+from divlearn.tolerances import LEARNING_ACCURACY
 
 # Bandwidths to try, over the median divergence of matrices and atoms; the smoothest kernel first.
 _MULTIPLES = (0.25, 1.0, 4.0)
-_STEPS = 5  # of conjugate gradients, for each update of the atoms
 _RIDGE = 1e-4  # share of the trace of local Gram matrices that is added to their diagonals
 _TINY = 1e-15
 _MAX_ITER = 5_000
@@ -28,26 +32,156 @@ _EVERY = 20  # iterations between looks at the gaps
 _RELAXATION = 1.6
 
 
-def measure(kernel: SPDKernel, data: Any, atoms: RealArray) -> View:
-    return kernel.divergences(data, atoms), kernel.divergences(kernel.prepare(atoms), atoms)
+class KernelView(View):
+    """Divergences of matrices to atoms, (n_matrices, n_atoms), and between atoms.
+
+    A bandwidth makes kernels of them.
+    """
+
+    def __init__(self, divergence: Divergence, matrices: RealArray, atoms: RealArray) -> None:
+        self.divergence = divergence
+        self.data = self.prepare(matrices)
+        self._set_atoms(atoms)
+
+    def _set_atoms(self, atoms: RealArray) -> None:
+        self.atoms, self.to_atoms = atoms, self.divergences(self.data, atoms)
+        self.between = self.divergences(self.prepare(atoms), atoms)
+
+    @abstractmethod
+    def prepare(self, matrices: RealArray) -> Any:
+        """Return what `divergences` takes for matrices."""
+
+    @abstractmethod
+    def divergences(self, data: Any, atoms: RealArray) -> RealArray:
+        """Divergences of prepared data and atoms, shape (n_matrices, n_atoms)."""
+
+    @abstractmethod
+    def pull(self, point: RealArray, cotangent: RealArray, between: RealArray) -> RealArray:
+        """Gradient in the point, given slopes in divergences to the data and between atoms."""
+
+    def kernels(self, bandwidth: float) -> tuple[RealArray, RealArray]:
+        """Kernels of matrices and atoms, and between atoms, the latter exactly symmetric."""
+        gram = np.exp(-bandwidth * self.between)
+        return np.exp(-bandwidth * self.to_atoms), 0.5 * (gram + gram.T)
+
+    def objective(
+        self, codes: RealArray, parameters: Parameters
+    ) -> tuple[float, tuple[RealArray, RealArray]]:
+        known = self.kernels(parameters["bandwidth"])
+        values = lasso_values(*known, parameters.get("penalty", 0.0), codes)
+        return float(values.mean()), known
+
+    def gradient(
+        self,
+        point: RealArray,
+        codes: RealArray,
+        parameters: Parameters,
+        memo: tuple[RealArray, RealArray],
+    ) -> RealArray:
+        (similarities, gram), bandwidth = memo, parameters["bandwidth"]
+        slopes = 2 * bandwidth / len(codes) * codes * similarities
+        between = -bandwidth * (codes.T @ codes / len(codes)) * gram
+        return self.pull(point, slopes, between)
 
 
-def kernels(view: View, bandwidth: float) -> View:
-    """Kernels of matrices and atoms, and between atoms, the latter exactly symmetric."""
-    to_atoms, between = view
-    gram = np.exp(-bandwidth * between)
-    return np.exp(-bandwidth * to_atoms), 0.5 * (gram + gram.T)
+class EmbeddedView(KernelView):
+    """Distances of vectors; points are those of atoms, shape (n_atoms, d (d + 1) / 2)."""
+
+    divergence: EmbeddedMetric
+
+    def prepare(self, matrices: RealArray) -> RealArray:
+        return self.divergence.embed(matrices)
+
+    def divergences(self, data: RealArray, atoms: RealArray) -> RealArray:
+        return euclidean_distances(data, self.divergence.embed(atoms), squared=True)
+
+    def to_point(self, atoms: RealArray) -> RealArray:
+        return self.divergence.embed(atoms)
+
+    def from_point(self, point: RealArray) -> RealArray:
+        return self.divergence.restore(point)
+
+    def move(self, point: RealArray, step: RealArray) -> RealArray:
+        return point + step
+
+    def pull(self, point: RealArray, cotangent: RealArray, between: RealArray) -> RealArray:
+        pulls = cotangent.sum(axis=0) + 2 * between.sum(axis=0)
+        towards = cotangent.T @ self.data + 2 * between @ point
+        return 2 * (pulls[:, None] * point - towards)
 
 
-def bandwidths(kernel: SPDKernel, view: View, d: int, given: float | str) -> Sequence[float]:
+class SteinView(KernelView):
+    """Stein divergences."""
+
+    divergence: ABDivergence
+
+    def __init__(self, matrices: RealArray, atoms: RealArray, engine: str | Engine) -> None:
+        self.engine = get_engine(engine, accuracy=LEARNING_ACCURACY)
+        super().__init__(get_member("stein"), matrices, atoms)
+
+    def prepare(self, matrices: RealArray) -> Any:
+        return self.engine.prepare(matrices)
+
+    def divergences(self, data: Any, atoms: RealArray) -> RealArray:
+        member = self.divergence
+        return member.scale * self.engine.encode(data, atoms, member.alpha, member.beta)
+
+    def pull(self, point: RealArray, cotangent: RealArray, between: RealArray) -> RealArray:
+        atoms = point @ point.mT
+        alpha, beta, scale = self.divergence.alpha, self.divergence.beta, self.divergence.scale
+        # D is symmetric: an atom gets the same from either side of a pair.
+        first, second = (
+            self.engine.pullback(data, atoms, alpha, beta, scale * slopes, parameters=False)
+            for data, slopes in ((self.data, cotangent), (atoms, 2 * between))
+        )
+        return in_frames(first.whitened + second.whitened, atoms, point)
+
+
+def view_by(
+    name: str, matrices: RealArray, atoms: RealArray, engine: str | Engine = "auto"
+) -> KernelView:
+    """View matrices by the divergence of that name."""
+    try:
+        known = get_divergence(name)
+    except ValueError:
+        known = None
+    if isinstance(known, EmbeddedMetric):
+        return EmbeddedView(known, matrices, atoms)
+    if known == get_member("stein"):
+        return SteinView(matrices, atoms, engine)
+    names = [one.name for one in DIVERGENCES.values() if isinstance(one, EmbeddedMetric)]
+    raise ValueError(f"kernel={name!r} must be one of {', '.join(names)}, stein")
+
+
+def bandwidths(view: KernelView, given: float | str) -> Sequence[float]:
     """Bandwidths to choose from, with positive definite kernels; one given is the only choice."""
+    d = view.atoms.shape[-1]
     if given != "auto":
-        kernel.check_bandwidth(given, d)
-        return [float(given)]
-    median = float(np.median(view[0])) or 1.0
+        return [check_bandwidth(given, view.divergence, d)]
+    median = float(np.median(view.to_atoms)) or 1.0
     check_finite(median, "the median divergence", "between matrices and atoms")
-    found = [kernel.nearest_bandwidth(multiple / median, d) for multiple in _MULTIPLES]
+    found = [nearest_bandwidth(multiple / median, view.divergence, d) for multiple in _MULTIPLES]
     return list(dict.fromkeys(found))
+
+
+def check_bandwidth(bandwidth: float | str, divergence: Divergence, d: int) -> float:
+    """Raise unless the kernel is positive definite on all matrices of size d."""
+    check_number(bandwidth, "bandwidth", positive=True, word="auto")
+    scale = float(bandwidth)
+    proved, reason = theory(divergence, scale, d)
+    if not proved:
+        raise ValueError(
+            f"bandwidth={bandwidth!r} must make the Stein kernel positive definite: {reason}. "
+            f"Pass {nearest_bandwidth(scale, divergence, d)}, which is the nearest"
+        )
+    return scale
+
+
+def nearest_bandwidth(bandwidth: float, divergence: Divergence, d: int) -> float:
+    """Find the nearest bandwidth with which the kernel is positive definite."""
+    if isinstance(divergence, EmbeddedMetric) or bandwidth >= (d - 1) / 2:
+        return bandwidth
+    return max(1, round(2 * bandwidth)) / 2
 
 
 def lasso_values(
@@ -110,12 +244,11 @@ def _gaps(targets: RealArray, gram: RealArray, penalty: float, codes: RealArray)
     return fits + penalty * np.abs(codes).sum(axis=0) - duals
 
 
-def local_codes(view: View, bandwidth: float, n_neighbors: int) -> RealArray:
-    """Affine combinations of the nearest atoms, see `KernelLLC`."""
-    similarities, gram = kernels(view, bandwidth)
-    k = n_neighbors
+def local_codes(view: KernelView, bandwidth: float, k: int) -> RealArray:
+    """Affine combinations of the k nearest atoms, see `KernelLLC`."""
+    similarities, gram = view.kernels(bandwidth)
     # A kernel falls with the divergence, so both have the same neighbours.
-    nearest = np.argpartition(view[0], k - 1, axis=1)[:, :k]
+    nearest = np.argpartition(view.to_atoms, k - 1, axis=1)[:, :k]
     near = np.take_along_axis(similarities, nearest, axis=1)
     # With C_jl = <phi(D_j) - phi(X), phi(D_l) - phi(X)> codes are proportional to (C + eps I)^-1 1.
     local = gram[nearest[:, :, None], nearest[:, None, :]]
@@ -127,53 +260,3 @@ def local_codes(view: View, bandwidth: float, n_neighbors: int) -> RealArray:
     codes = np.zeros_like(similarities)
     np.put_along_axis(codes, nearest, weights / weights.sum(axis=1, keepdims=True), axis=1)
     return codes
-
-
-def learn_sparse(
-    kernel: SPDKernel, bandwidth: float, penalty: float, matrices: RealArray, atoms: RealArray
-) -> Iterator[Stage]:
-    """Yield the start, then atoms and codes in turn; the objective never rises."""
-    data = kernel.prepare(matrices)
-    view = measure(kernel, data, atoms)
-    codes = sparse_codes(*kernels(view, bandwidth), penalty)
-    block = "start"
-    while True:
-        problem = KernelAtomsProblem(kernel, bandwidth, penalty, data, codes)
-        yield block, atoms, codes, problem.objective(view)
-        start = problem.start(kernel.point(atoms))
-        found = minimize_conjugate_gradient(problem, start, max_iter=_STEPS, tol=0.0).trial
-        if found.value < start.value:
-            atoms, view = found.memo
-        yield "atoms", atoms, codes, problem.objective(view)
-        codes = sparse_codes(*kernels(view, bandwidth), penalty, start=codes)
-        block = "codes"
-
-
-class KernelAtomsProblem(AtomsProblem):
-    """Lower the mean objective of sparse codes."""
-
-    def __init__(
-        self, kernel: SPDKernel, bandwidth: float, penalty: float, data: Any, codes: RealArray
-    ) -> None:
-        self.kernel, self.data, self.codes = kernel, data, codes
-        self.bandwidth, self.penalty = bandwidth, penalty
-
-    def objective(self, view: View) -> float:
-        values = lasso_values(*kernels(view, self.bandwidth), self.penalty, self.codes)
-        return float(values.mean())
-
-    def trial(self, point: RealArray) -> Trial:
-        atoms = self.kernel.atoms(point)
-        if atoms is None:
-            return Trial(point, np.inf)
-        view = measure(self.kernel, self.data, atoms)
-        return Trial(point, self.objective(view), (atoms, view))
-
-    def gradient(self, trial: Trial) -> RealArray:
-        similarities, gram = kernels(trial.memo[1], self.bandwidth)
-        slopes = 2 * self.bandwidth / len(self.codes) * self.codes * similarities
-        between = -self.bandwidth * (self.codes.T @ self.codes / len(self.codes)) * gram
-        return self.kernel.gradient(self.data, trial.point, slopes, between).ravel()
-
-    def move(self, point: RealArray, step: RealArray) -> RealArray:
-        return self.kernel.move(point, step.reshape(point.shape))

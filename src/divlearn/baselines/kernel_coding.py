@@ -1,12 +1,12 @@
 """Coding in the feature space of a kernel: kSP_LE and kSP_JBLD (Harandi et al.), and kLLC."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import product
 
 from divlearn.arrays import RealArray
-from divlearn.baselines import kernel_codes as coding
-from divlearn.baselines.coded import CodedClassifier, Parameters, Stage, check_penalties
-from divlearn.baselines.kernel_codes import View, sparse_codes
-from divlearn.baselines.spd_kernels import get_kernel
+from divlearn.baselines import kernel_codes
+from divlearn.baselines.coded import CodedClassifier, Parameters, check_penalties
+from divlearn.baselines.kernel_codes import KernelView
 from divlearn.checks import RandomState, check_count
 from divlearn.engines import Engine
 
@@ -14,17 +14,13 @@ _PENALTIES = (0.1, 0.03, 0.01)
 _NEIGHBORS = (5, 10, 20, 40)
 
 
-class _KernelCoded(CodedClassifier):
+class _KernelCoded(CodedClassifier[KernelView]):
     kernel: str
     bandwidth: float | str
     engine: str | Engine
 
-    def _view(self, matrices: RealArray, atoms: RealArray) -> View:
-        kernel = get_kernel(self.kernel, self.engine)
-        return coding.measure(kernel, kernel.prepare(matrices), atoms)
-
-    def _bandwidths(self, view: View, d: int) -> Sequence[float]:
-        return coding.bandwidths(get_kernel(self.kernel, self.engine), view, d, self.bandwidth)
+    def _view(self, matrices: RealArray, atoms: RealArray) -> KernelView:
+        return kernel_codes.view_by(self.kernel, matrices, atoms, self.engine)
 
 
 class KernelSparseCoding(_KernelCoded):
@@ -118,22 +114,16 @@ class KernelSparseCoding(_KernelCoded):
         self.penalty, self.max_iter, self.tol, self.regularize = penalty, max_iter, tol, regularize
         self.random_state, self.engine, self.verbose = random_state, engine, verbose
 
-    def _candidates(self, view: View, d: int) -> list[Parameters]:
-        return [
-            {"bandwidth": bandwidth, "penalty": penalty}
-            for penalty in check_penalties(self.penalty, _PENALTIES)
-            for bandwidth in self._bandwidths(view, d)
-        ]
+    def _codings(self, view: KernelView) -> Sequence[Parameters]:
+        penalties = check_penalties(self.penalty, _PENALTIES)
+        pairs = product(penalties, kernel_codes.bandwidths(view, self.bandwidth))
+        return [{"bandwidth": bandwidth, "penalty": penalty} for penalty, bandwidth in pairs]
 
-    def _codes(self, view: View, parameters: Parameters) -> RealArray:
-        kernels = coding.kernels(view, parameters["bandwidth"])
-        return sparse_codes(*kernels, parameters["penalty"])
-
-    def _learn(
-        self, matrices: RealArray, atoms: RealArray, parameters: Parameters
-    ) -> Iterator[Stage]:
-        kernel = get_kernel(self.kernel, self.engine)
-        return coding.learn_sparse(kernel, **parameters, matrices=matrices, atoms=atoms)
+    def _codes(
+        self, view: KernelView, parameters: Parameters, start: RealArray | None = None
+    ) -> RealArray:
+        kernels = view.kernels(parameters["bandwidth"])
+        return kernel_codes.sparse_codes(*kernels, parameters["penalty"], start=start)
 
 
 class KernelLLC(_KernelCoded):
@@ -170,7 +160,7 @@ class KernelLLC(_KernelCoded):
     >>> X, y = make_wishart_clusters(3, 30, 4, separation=4, random_state=0)
     >>> model = KernelLLC(random_state=0).fit(X[::2], y[::2])
     >>> codes = model.transform(X[1::2])
-    >>> bool(np.allclose(codes.sum(axis=1), 1)), bool(model.score(X[1::2], y[1::2]) > 0.8)
+    >>> bool((abs(codes.sum(axis=1) - 1) < 1e-9).all()), bool(model.score(X[1::2], y[1::2]) > 0.8)
     (True, True)
     """
 
@@ -193,23 +183,16 @@ class KernelLLC(_KernelCoded):
         self.n_neighbors, self.random_state, self.engine = n_neighbors, random_state, engine
         self.verbose, self.regularize = verbose, regularize
 
-    def _candidates(self, view: View, d: int) -> list[Parameters]:
-        return [
-            {"bandwidth": bandwidth, "n_neighbors": n_neighbors}
-            for n_neighbors in self._neighbors(len(view[1]))
-            for bandwidth in self._bandwidths(view, d)
-        ]
+    def _codings(self, view: KernelView) -> Sequence[Parameters]:
+        counts = self._neighbors(len(view.atoms))
+        pairs = product(counts, kernel_codes.bandwidths(view, self.bandwidth))
+        return [{"bandwidth": bandwidth, "n_neighbors": count} for count, bandwidth in pairs]
 
-    def _codes(self, view: View, parameters: Parameters) -> RealArray:
-        return coding.local_codes(view, parameters["bandwidth"], int(parameters["n_neighbors"]))
-
-    def _learn(
-        self, matrices: RealArray, atoms: RealArray, parameters: Parameters
-    ) -> Iterator[Stage]:
-        view = self._view(matrices, atoms)
-        codes = self._codes(view, parameters)
-        values = coding.lasso_values(*coding.kernels(view, parameters["bandwidth"]), 0, codes)
-        yield "start", atoms, codes, float(values.mean())
+    def _codes(
+        self, view: KernelView, parameters: Parameters, start: RealArray | None = None
+    ) -> RealArray:
+        count = int(parameters["n_neighbors"])
+        return kernel_codes.local_codes(view, parameters["bandwidth"], count)
 
     def _neighbors(self, n_atoms: int) -> Sequence[int]:
         if isinstance(self.n_neighbors, str) and self.n_neighbors == "auto":

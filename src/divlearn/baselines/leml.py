@@ -1,10 +1,8 @@
 """Log-Euclidean metric learning."""
 
-import math
 import time
 from collections.abc import Callable
-from functools import partial
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 
 from divlearn.arrays import Indices, RealArray, as_real
 from divlearn.baselines import leml_metric as metric
+from divlearn.baselines.leml_metric import Solution
 from divlearn.baselines.log_svm import FOLDS
 from divlearn.checks import RandomState, check_count, check_number
 from divlearn.engines.cpu import cpu_engine
@@ -27,19 +26,6 @@ from divlearn.geometry import sqrtm
 _ETAS = (0.1, 0.3, 1.0)
 _HELD_OUT = 2  # folds that are held out in turn: each choice is a long fit
 _HISTORY = ("n_constraints", "eta", "accuracy", "seconds")
-
-
-class _Run(NamedTuple):
-    """A metric that was learned; the others are columns of the history."""
-
-    found: metric.Solution
-    n_constraints: int
-    eta: float
-    seconds: float
-    accuracy: float = math.nan  # of what is held out
-
-
-_Learn = Callable[[Indices, int, float], _Run]  # from rows, a number of pairs and an eta
 
 
 class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -148,9 +134,9 @@ class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEst
         splits = data.folds(FOLDS, seed)[:_HELD_OUT]
         logarithms = cpu_engine().logarithms(data.matrices)
         runs, chosen = self._search(logarithms, data.codes, splits, seed)
-        self.Q_ = chosen.found.frame @ chosen.found.frame.T
+        self.Q_ = chosen.frame @ chosen.frame.T
         self.n_constraints_, self.eta_ = chosen.n_constraints, chosen.eta
-        self.n_iter_, self.message_ = chosen.found.n_iter, _describe(runs, chosen)
+        self.n_iter_, self.message_ = chosen.n_iter, _describe(runs, chosen)
         self.history_ = {name: np.array([getattr(run, name) for run in runs]) for name in _HISTORY}
         self._root = sqrtm(self.Q_)
         self._vectors, self._codes = metric.move(logarithms, self._root), data.codes
@@ -187,20 +173,21 @@ class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEst
 
     def _search(
         self, logarithms: RealArray, codes: Indices, splits: Folds, seed: int
-    ) -> tuple[list[_Run], _Run]:
+    ) -> tuple[list[Solution], Solution]:
         """Choose parameters, then learn from all; returns all runs, and the one to keep."""
-        learn = partial(self._learn, logarithms, codes, seed)
-        runs: list[_Run] = []
 
-        def attempt(count: int, eta: float) -> _Run:
+        def learn(rows: Indices, count: int, eta: float) -> Solution:
+            return self._learn(logarithms[rows], codes[rows], count, eta, seed)
+
+        def attempt(count: int, eta: float) -> Solution:
             runs.append(_hold_out(learn, logarithms, codes, splits, count, eta))
             accuracy = runs[-1].accuracy
             say(self, f"{count} constraints, eta={eta:g}: held-out accuracy {accuracy:.3f}")
             return runs[-1]
 
+        runs: list[Solution] = []
         plateau = isinstance(self.n_constraints, str)
-        n_classes = int(codes.max()) + 1
-        fewest = min(10 * n_classes**2, 2 * len(codes))
+        fewest = min(10 * (int(codes.max()) + 1) ** 2, 2 * len(codes))
         count = fewest if plateau else int(self.n_constraints)
         etas = _ETAS if self.eta is None else (float(self.eta),)
         eta = etas[0]
@@ -219,57 +206,49 @@ class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEst
                 return runs, best
             count, eta = best.n_constraints, best.eta
         runs.append(learn(np.arange(len(codes)), count, eta))
-        count, message = runs[-1].n_constraints, runs[-1].found.message
-        say(self, f"{count} constraints, eta={eta:g}: {message}")
+        say(self, f"{runs[-1].n_constraints} constraints, eta={eta:g}: {runs[-1].message}")
         return runs, runs[-1]
 
     def _learn(
-        self,
-        logarithms: RealArray,
-        codes: Indices,
-        seed: int,
-        rows: Indices,
-        count: int,
-        eta: float,
-    ) -> _Run:
+        self, logarithms: RealArray, codes: Indices, count: int, eta: float, seed: int
+    ) -> Solution:
         started, rng = time.perf_counter(), np.random.default_rng(seed)
-        logarithms, codes = logarithms[rows], codes[rows]
         start = metric.find_prior(logarithms, codes)
         vectors = metric.move(logarithms, start)
         pairs, similar = metric.near_pairs(vectors, codes, count, rng)
         low, high = metric.distance_percentiles(vectors, self.percentiles, rng)
+        gaps = logarithms[pairs[:, 0]] - logarithms[pairs[:, 1]]
+        bounds = np.where(similar, low, high)
         found = metric.solve_logdet(
-            logarithms[pairs[:, 0]] - logarithms[pairs[:, 1]],
-            similar,
-            np.where(similar, low, high),
-            start,
-            eta,
-            max_iter=self.max_iter,
-            tol=self.tol,
+            gaps, similar, bounds, start, eta, max_iter=self.max_iter, tol=self.tol
         )
-        seconds = time.perf_counter() - started
-        return _Run(found, len(pairs), eta, seconds)
+        return found._replace(seconds=time.perf_counter() - started)
 
 
 def _hold_out(
-    learn: _Learn, logarithms: RealArray, codes: Indices, splits: Folds, count: int, eta: float
-) -> _Run:
+    learn: Callable[[Indices, int, float], Solution],
+    logarithms: RealArray,
+    codes: Indices,
+    splits: Folds,
+    count: int,
+    eta: float,
+) -> Solution:
     """Learn without each held-out part, and recognise it; the last of these runs, with accuracy."""
     seconds, right = 0.0, []
     for train, held in track(splits, "folds"):
         run = learn(train, count, eta)
         seconds += run.seconds
-        vectors = metric.move(logarithms, run.found.frame)
-        said = metric.label_nearest(vectors[train], codes[train], vectors[held])
-        right.append(said == codes[held])
+        vectors = metric.move(logarithms, run.frame)
+        found = metric.label_nearest(vectors[train], codes[train], vectors[held])
+        right.append(found == codes[held])
         if is_interrupted():
             break
     accuracy = float(np.concatenate(right).mean())
     return run._replace(n_constraints=count, accuracy=accuracy, seconds=seconds)
 
 
-def _describe(runs: list[_Run], chosen: _Run) -> str:
-    message = str(runs[-1].found.message)
+def _describe(runs: list[Solution], chosen: Solution) -> str:
+    message = runs[-1].message
     scores = [run.accuracy for run in runs if np.isfinite(run.accuracy)]
     if not scores:
         return message

@@ -8,7 +8,7 @@ constraint, >= 0 for similar pairs and <= 0 for dissimilar ones, the solution ha
 and a projection changes one multiplier until its constraint is an equality, or it becomes zero.
 """
 
-from math import log
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -23,13 +23,17 @@ from divlearn.geometry import invsqrtm
 
 
 class Solution(NamedTuple):
-    """A metric, and how its search ended."""
+    """A metric, how its search ended, and what the history of `LEML` has of it."""
 
     frame: RealArray  # F with Q = F F^T
     multipliers: RealArray
     bounds: RealArray  # with their slack
     n_iter: int  # passes
     message: str  # why they ended
+    n_constraints: int
+    eta: float
+    seconds: float = math.nan
+    accuracy: float = math.nan  # of what is held out
 
 
 _NEIGHBORS = 5  # of each matrix in its class, by which the metric starts
@@ -107,7 +111,7 @@ def project(squares: RealArray, bound: float, eta: float) -> float:
     for _ in range(_STEPS):
         shares = squares / (1 + change * squares)
         distance, inverse = float(shares.sum()), 1 / bound - change / eta
-        gap = log(distance * inverse)
+        gap = math.log(distance * inverse)
         if abs(gap) <= _EXACT:
             break
         lowest, highest = (change, highest) if gap > 0 else (lowest, change)
@@ -164,4 +168,4 @@ def solve_logdet(
                 message = f"a pass changed the multipliers by a relative {share:.2g} <= tol={tol:g}"
         message = message or f"max_iter={max_iter} reached"
     message = message or f"interrupted by the user in pass {iteration + 1}"
-    return Solution(frame, multipliers, bounds, iteration, message)
+    return Solution(frame, multipliers, bounds, iteration, message, n, eta)

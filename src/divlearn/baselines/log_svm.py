@@ -1,28 +1,23 @@
 """Support vector machines on logarithms of SPD matrices, and on vectors in general."""
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from itertools import product
-from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
+from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import RealArray
 from divlearn.checks import RandomState, check_number
-from divlearn.fitting.labelled import check_new
-from divlearn.fitting.training import (
-    Grid,
-    HeldOutClassifier,
-    Training,
-    near_the_middle,
-)
-from divlearn.kernels.machines import COUPLED, class_scores
+from divlearn.engines import Engine
+from divlearn.fitting.training import Grid, Training, near_the_middle
+from divlearn.kernels.classifier import Candidate, MachineClassifier
 from divlearn.log_vectors import log_vectors
+from divlearn.tangent.classifier import spread
 
 FOLDS = 5  # to choose by
 
@@ -32,20 +27,60 @@ PENALTIES = {
     "rbf": (1.0, 10.0, 100.0, 1_000.0),
 }
 GAMMAS = (0.03, 0.1, 0.3, 1.0, 3.0)
-_ROUNDING = 1e-12
 # Steps of the solver of a machine, which takes hours where C is far too large for classes that
 # overlap. Others need a few for every vector.
 _STEPS = 100_000
 
 
-class Candidate(NamedTuple):
-    """Parameters of a machine; gamma of a Gaussian kernel."""
+class VectorClassifier(MachineClassifier):
+    """Base of classifiers by a machine on vectors; C and gamma of a candidate are for it."""
 
-    C: float
-    gamma: float | None = None
+    cv = FOLDS
+    engine: str | Engine = "auto"
+    _needs_folds = False
+
+    @abstractmethod
+    def _vectors(self, training: Training, candidate: Candidate) -> RealArray:
+        """Vectors of all matrices, with a total variance of one."""
+
+    def _learner(
+        self, training: Training, number: int
+    ) -> Callable[[Candidate], tuple[SVC, Candidate]]:
+        rows, data = training.parts[number][0], training.data
+        codes, weights = data.codes[rows], data.weights[rows]
+
+        def learn(candidate: Candidate) -> tuple[SVC, Candidate]:
+            vectors, chosen = self._vectors(training, candidate), dict(candidate)
+            # Without a function for a kernel, the machine of everything can be kept in a file.
+            table = number != training.whole and vectors.shape[1] > len(vectors)
+            machine = make_machine(chosen["C"], chosen.get("gamma"), table=table)
+            # It is stopped on purpose.
+            with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
+                return machine.fit(vectors[rows], codes, sample_weight=weights), candidate
+
+        return learn
+
+    def _decide(self, model: tuple[SVC, Candidate], training: Training, number: int) -> RealArray:
+        (machine, candidate), (_, held) = model, training.parts[number]
+        return np.asarray(machine.decision_function(self._vectors(training, candidate)[held]))
 
 
-class LogEuclideanSVM(HeldOutClassifier[Candidate]):
+def make_machine(C: float, gamma: float | None, *, table: bool) -> SVC:
+    """Make a machine of vectors that decides between pairs of classes; gamma is of a Gaussian.
+
+    With fewer samples than features a table of kernels is smaller than the data, and BLAS makes it
+    many times faster than the solver would.
+    """
+    if table:
+        kernel = linear_kernel if gamma is None else partial(rbf_kernel, gamma=gamma)
+    else:
+        kernel = "linear" if gamma is None else "rbf"
+    return SVC(
+        kernel=kernel, C=C, gamma=gamma or 1.0, decision_function_shape="ovo", max_iter=_STEPS
+    )
+
+
+class LogEuclideanSVM(VectorClassifier):
     r"""Support vector machine on the vectors of :math:`\log X`.
 
     The vectors, whose Euclidean distances are the log-Euclidean ones, are divided by one number,
@@ -54,7 +89,7 @@ class LogEuclideanSVM(HeldOutClassifier[Candidate]):
     .. math:: K(X, Y) = \frac{\langle \log X, \log Y \rangle}{s^2} \quad\text{or}\quad
               K(X, Y) = \exp\Bigl(-\frac{\gamma}{s^2} \|\log X - \log Y\|_F^2\Bigr) ,
 
-    and the same values of C and gamma suit all data. Classes are told apart two by two.
+    and the same values of C and gamma suit all data. Machines decide between pairs of classes.
 
     Parameters
     ----------
@@ -85,12 +120,6 @@ class LogEuclideanSVM(HeldOutClassifier[Candidate]):
     >>> model.score(X[1::2], y[1::2])
     1.0
     """
-
-    cv = FOLDS
-    engine = "auto"
-    _needs_folds = False
-    _forms = COUPLED
-    _criterion = "accuracy"
 
     deviation_: float
     model_: SVC
@@ -123,68 +152,22 @@ class LogEuclideanSVM(HeldOutClassifier[Candidate]):
         return self.kernel == "rbf"
 
     def _grid(self, training: Training) -> Grid[Candidate]:
-        penalties = PENALTIES[self.kernel] if self.C is None else [float(self.C)]
-        gammas: Any = [None]
+        parameters = {"C": PENALTIES[self.kernel] if self.C is None else [float(self.C)]}
         if self.kernel == "rbf":
-            gammas = GAMMAS if self.gamma is None else [float(self.gamma)]
-        return Grid([Candidate(*one) for one in product(penalties, gammas)])
+            parameters["gamma"] = GAMMAS if self.gamma is None else [float(self.gamma)]
+        return Grid([tuple(one.items()) for one in ParameterGrid(parameters)])
 
     def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
         return near_the_middle(grid) if self._nested else grid
 
-    def _describe(self, candidate: Candidate) -> dict[str, float]:
-        return {name: one for name, one in candidate._asdict().items() if one is not None}
-
-    def _vectors(self, training: Training) -> RealArray:
+    def _vectors(self, training: Training, candidate: Candidate) -> RealArray:
         return training.once(
             "scaled logarithms", lambda: training.log_vectors / spread(training.log_vectors)
         )
 
-    def _learner(self, training: Training, number: int) -> Callable[[Candidate], SVC]:
-        rows, data = training.parts[number][0], training.data
-        vectors = self._vectors(training)
-        # Without a function for a kernel, so that the machine can be kept in a file.
-        table = number != training.whole and vectors.shape[1] > len(vectors)
-        seen, codes, weights = vectors[rows], data.codes[rows], data.weights[rows]
-        return lambda candidate: fit_vectors(seen, codes, weights, candidate, table=table)
-
-    def _decide(self, model: SVC, training: Training, number: int) -> RealArray:
-        held = training.parts[number][1]
-        return np.asarray(model.decision_function(self._vectors(training)[held]))
-
     def _fit_model(self, training: Training, best: Candidate) -> None:
-        super()._fit_model(training, best)
+        self.model_, _ = self._learner(training, training.whole)(best)
         self.deviation_ = spread(training.log_vectors)
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
         return np.asarray(self.model_.decision_function(log_vectors(matrices) / self.deviation_))
-
-    def decision_function(self, X: ArrayLike) -> RealArray:
-        """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
-        return class_scores(self._decide_new(check_new(self, X)), self.calibration_[0])
-
-
-def fit_vectors(
-    X: RealArray, codes: Indices, weights: RealArray, candidate: Candidate, *, table: bool
-) -> SVC:
-    """Fit a machine to vectors.
-
-    With fewer samples than features a table of kernels is smaller than the data, and BLAS makes it
-    many times faster than the solver would.
-    """
-    C, gamma = candidate
-    kernel: Any = "linear" if gamma is None else "rbf"
-    if table:
-        kernel = linear_kernel if gamma is None else partial(rbf_kernel, gamma=gamma)
-    machine = SVC(
-        kernel=kernel, C=C, gamma=gamma or 1.0, decision_function_shape="ovo", max_iter=_STEPS
-    )
-    # It is stopped on purpose.
-    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
-        return machine.fit(X, codes, sample_weight=weights)
-
-
-def spread(vectors: RealArray) -> float:
-    """Root of the total variance; 1 where the vectors are all the same."""
-    unit = float(np.sqrt(vectors.var(axis=0).sum()))
-    return 1.0 if unit <= _ROUNDING * float(np.abs(vectors).max(initial=0)) else unit

@@ -1,24 +1,119 @@
-"""Riemannian dictionary learning and sparse coding (Cherian and Sra): RSPDL."""
+r"""Riemannian dictionary learning and sparse coding (Cherian and Sra): RSPDL.
 
-from collections.abc import Iterator, Sequence
+A matrix X is approximated by :math:`M = \sum_j a_j B_j`, :math:`a \ge 0`, so that
+
+.. math:: f(a) = \tfrac12 d^2(X, M) + \lambda \sum_j a_j
+          = \tfrac12 \sum_i t_i^2 + \lambda \sum_j a_j
+
+is small, with :math:`X = L L^T`, :math:`L^{-1} M L^{-T} = Q e^t Q^T`. Its gradients are
+:math:`\partial f / \partial a_j = \langle G, B_j \rangle + \lambda` and
+:math:`\partial f / \partial B_j = a_j G`, :math:`G = L^{-T} Q\, t e^{-t} Q^T L^{-1}`. It is convex
+where :math:`M \preceq X` (Cherian and Sra 2017); elsewhere points found are only stationary.
+"""
+
+from collections.abc import Sequence
 from typing import Annotated
 
 import numpy as np
 
-from divlearn.arrays import RealArray
-from divlearn.baselines import coded
-from divlearn.baselines.coded import Parameters, Stage
-from divlearn.baselines.cone import Cone, conic_codes
+from divlearn.arrays import Indices, RealArray
+from divlearn.baselines.coded import CodedClassifier, Parameters, View, check_penalties
 from divlearn.checks import RandomState
 from divlearn.engines.pencil import whiteners
 from divlearn.log_vectors import from_log_vectors, log_vectors
-from divlearn.optim.frames import move_frames
-from divlearn.optim.gradients import minimize_conjugate_gradient
-from divlearn.optim.problem import Trial
-from divlearn.spd import usable
+from divlearn.threads import fill_blocks
 
 _PENALTIES = (3.0, 1.0, 0.1)
-_STEPS = 5  # of conjugate gradients, for each update of the atoms
+_BLOCK_ENTRIES = 1 << 15  # of matrices that are decomposed at a time: they stay in cache
+_MAX_ITER = 50
+_INNER = 100  # iterations for each model
+_RELAXATION = 1.6
+_WEIGHT = 1.0  # of the quadratic term, relative to the mean eigenvalue of H
+_ARMIJO = 1e-4
+_HALVINGS = 30
+_MEMORY = 5  # iterations, the worst of which a step must improve on
+_SHORTEST, _LONGEST = 1e-2, 1e2
+
+
+class Cone(View):
+    """Conic combinations of atoms, whose traces are kept.
+
+    ``amid`` is the inverse of the Cholesky factor of a matrix amid the others. ``gram`` holds the
+    inner products of atoms there: about the Hessian of f, if the combination is close to X.
+    """
+
+    def __init__(self, matrices: RealArray, atoms: RealArray, amid: RealArray) -> None:
+        self.amid = amid
+        self._whiteners = whiteners(np.linalg.cholesky(matrices))
+        self._set_atoms(atoms)
+
+    def _set_atoms(self, atoms: RealArray) -> None:
+        whitened = (self.amid @ atoms @ self.amid.T).reshape(len(atoms), -1)
+        self.atoms, self.gram = atoms, whitened @ whitened.T
+
+    def look(self, codes: RealArray, rows: Indices | None = None) -> tuple[RealArray, RealArray]:
+        """Half the squared distances, infinite where a combination is not definite, and all G."""
+        d = self.atoms.shape[-1]
+        values, slopes = np.empty(len(codes)), np.empty((len(codes), d, d))
+        flat = self.atoms.reshape(len(self.atoms), -1)
+        which = np.arange(len(codes)) if rows is None else rows
+
+        def fill(part: slice) -> None:
+            roots = self._whiteners[which[part]]
+            with np.errstate(over="ignore", invalid="ignore"):  # a step may go anywhere
+                sums = (codes[part] @ flat).reshape(-1, d, d)
+                seen = roots @ sums @ roots.mT
+            lost = ~np.isfinite(seen).all(axis=(1, 2))
+            seen[lost] = np.eye(d)
+            inner, vectors = np.linalg.eigh(seen)
+            lost |= inner[:, 0] <= 0
+            inner[lost] = 1
+            t = np.log(inner)
+            values[part] = np.where(lost, np.inf, 0.5 * (t**2).sum(axis=1))
+            back = roots.mT @ vectors
+            slopes[part] = (back * (t / inner)[:, None, :]) @ back.mT
+
+        fill_blocks(fill, len(codes), max(1, _BLOCK_ENTRIES // d**2))
+        return values, slopes
+
+    def evaluate(
+        self, codes: RealArray, penalty: float, rows: Indices | None = None
+    ) -> tuple[RealArray, RealArray]:
+        """Objectives, shape (n_rows,), and their gradients in the codes, (n_rows, n_atoms)."""
+        values, slopes = self.look(codes, rows)
+        flat = self.atoms.reshape(len(self.atoms), -1)
+        gradients = slopes.reshape(len(codes), -1) @ flat.T + penalty
+        return values + penalty * codes.sum(axis=1), gradients
+
+    def start(self) -> RealArray:
+        """Equal codes, of the size that is best for their sum."""
+        n = len(self.atoms)
+        equal = np.full((len(self._whiteners), n), 1 / n)
+        mean = self._whiteners @ self.atoms.mean(axis=0) @ self._whiteners.mT
+        heights = np.linalg.slogdet(mean)[1] / mean.shape[-1]
+        return equal * np.exp(-heights)[:, None]
+
+    def objective(self, codes: RealArray, parameters: Parameters) -> tuple[float, RealArray]:
+        values, slopes = self.look(codes)
+        fixed = parameters["penalty"] * float(codes.sum(axis=1).mean())
+        return float(values.mean()) + fixed, slopes
+
+    def gradient(
+        self, point: RealArray, codes: RealArray, parameters: Parameters, memo: RealArray
+    ) -> RealArray:
+        n, d = point.shape[:2]
+        flat = codes.T @ memo.reshape(len(memo), -1) / len(memo)
+        gradients = point.mT @ flat.reshape(n, d, d) @ point
+        # Steps are followed by scaling back to the trace: what changes it alone counts for nothing.
+        whitened = self.amid @ point
+        shares = np.trace(gradients, axis1=1, axis2=2) / d
+        gradients -= shares[:, None, None] * (whitened.mT @ whitened)
+        return 0.5 * (gradients + gradients.mT)
+
+    def move(self, point: RealArray, step: RealArray) -> RealArray:
+        moved = super().move(point, step)
+        traces = ((self.amid @ moved) ** 2).sum(axis=(1, 2))
+        return moved * np.sqrt(point.shape[-1] / traces)[:, None, None]
 
 
 def to_unit_trace(atoms: RealArray, amid: RealArray) -> RealArray:
@@ -27,55 +122,112 @@ def to_unit_trace(atoms: RealArray, amid: RealArray) -> RealArray:
     return atoms * (atoms.shape[-1] / traces)[:, None, None]
 
 
-def learn_conic(cone: Cone, penalty: float) -> Iterator[Stage]:
-    """Yield the start, then atoms and codes in turn; the objective never rises."""
-    codes = conic_codes(cone, penalty)
-    block = "start"
-    while True:
-        problem = ConicAtomsProblem(cone, codes, penalty)
-        start = problem.start(np.linalg.cholesky(cone.atoms))
-        yield block, cone.atoms, codes, start.value
-        found = minimize_conjugate_gradient(problem, start, max_iter=_STEPS, tol=0.0).trial
-        cone = cone.span(found.point @ found.point.mT)
-        yield "atoms", cone.atoms, codes, found.value
-        codes = conic_codes(cone, penalty, start=codes)
-        block = "codes"
+@np.errstate(over="ignore", invalid="ignore")  # what goes too far is not taken
+def conic_codes(
+    cone: Cone,
+    penalty: float,
+    *,
+    start: RealArray | None = None,
+    tol: float = 1e-2,
+    max_iter: int = _MAX_ITER,
+) -> RealArray:
+    r"""Code all matrices by spectral projected gradients.
+
+    Steps minimise :math:`\langle g, s \rangle + s^T H s / (2 \eta)` over :math:`a + s \ge 0`, H the
+    Gram matrix of the cone and :math:`\eta` the Barzilai-Borwein length of each; with H the
+    identity it takes ten times as many. A step improves on the worst of the last five. A code is
+    done where its first-order gap :math:`\langle a, g \rangle + \|a\|_1 \max_j (-g_j)_+` is at most
+    ``tol`` times its objective. No code gets worse than the start.
+    """
+    first = cone.start() if start is None else start
+    codes = first.copy()
+    values, gradients = cone.evaluate(codes, penalty)
+    for row in np.flatnonzero(~np.isfinite(values))[:1]:  # no search leads away from there
+        raise ValueError(
+            f"X[{row}] has the distance {values[row]} to a combination of the atoms: it is too "
+            'close to singular, or too far from the training data; pass regularize="shrink"'
+        )
+    at_start = values.copy()
+    recent = np.repeat(values[:, None], _MEMORY, axis=1)
+    rows, lengths = np.arange(len(codes)), np.ones(len(codes))
+    model = _Model(cone.gram)
+    for iteration in range(max_iter):
+        along = (codes[rows] * gradients[rows]).sum(axis=1)
+        gaps = along + codes[rows].sum(axis=1) * np.maximum(-gradients[rows], 0).max(axis=1)
+        rows = rows[gaps > tol * np.abs(values[rows])]
+        if not len(rows):
+            break
+        ways = model.steps(codes[rows], gradients[rows], lengths[rows])
+        rows, *moved = _search(
+            cone, penalty, rows, codes[rows], recent[rows].max(axis=1), gradients[rows], ways
+        )
+        lengths[rows] = model.lengths(moved[0] - codes[rows], moved[2] - gradients[rows])
+        codes[rows], values[rows], gradients[rows] = moved
+        recent[rows, iteration % _MEMORY] = moved[1]
+    better = (values <= at_start) & np.isfinite(codes).all(axis=1)
+    return np.where(better[:, None], codes, first)
 
 
-class ConicAtomsProblem(coded.AtomsProblem):
-    """Lower the mean objective of conic codes, traces of atoms held; points are their frames."""
+class _Model:
+    """Quadratic models of many functions with one Hessian H, up to a factor each."""
 
-    def __init__(self, cone: Cone, codes: RealArray, penalty: float) -> None:
-        self.cone = cone
-        self.codes = codes
-        self._fixed = penalty * float(codes.sum(axis=1).mean())
+    def __init__(self, gram: RealArray) -> None:
+        self.gram = gram
+        self._weight = _WEIGHT * np.trace(gram) / len(gram)
+        self._inverse = np.linalg.inv(gram + self._weight * np.eye(len(gram)))
 
-    def trial(self, point: RealArray) -> Trial:
-        atoms = point @ point.mT
-        if not usable(atoms):
-            return Trial(point, np.inf)
-        values, slopes = self.cone.span(atoms).look(self.codes)
-        return Trial(point, float(values.mean()) + self._fixed, slopes)
+    def steps(self, codes: RealArray, gradients: RealArray, lengths: RealArray) -> RealArray:
+        """Minimise the models over non-negative codes, by alternating directions."""
+        slopes = lengths[:, None] * gradients
+        targets = codes @ self.gram - slopes
+        found, dual = codes, np.zeros_like(codes)
+        for _ in range(_INNER):
+            moved = (targets + self._weight * (found - dual)) @ self._inverse
+            moved = _RELAXATION * moved + (1 - _RELAXATION) * found + dual
+            found = np.maximum(moved, 0)
+            dual = moved - found
+        steps = found - codes
+        # The trace exceeds every eigenvalue of H: a projected gradient so short always descends.
+        short = np.maximum(codes - slopes / np.trace(self.gram), 0) - codes
+        descends = (steps * gradients).sum(axis=1) < (short * gradients).sum(axis=1)
+        return np.where(descends[:, None], steps, short)
 
-    def gradient(self, trial: Trial) -> RealArray:
-        frames, slopes = trial.point, trial.memo
-        n, d = frames.shape[:2]
-        flat = self.codes.T @ slopes.reshape(len(slopes), -1) / len(slopes)
-        gradients = frames.mT @ flat.reshape(n, d, d) @ frames
-        # Steps are followed by scaling back to the trace: what changes it alone counts for nothing.
-        whitened = self.cone.amid @ frames
-        shares = np.trace(gradients, axis1=1, axis2=2) / d
-        gradients -= shares[:, None, None] * (whitened.mT @ whitened)
-        symmetric: RealArray = 0.5 * (gradients + gradients.mT)
-        return symmetric.ravel()
-
-    def move(self, point: RealArray, step: RealArray) -> RealArray:
-        moved = move_frames(point, step.reshape(point.shape))
-        traces = ((self.cone.amid @ moved) ** 2).sum(axis=(1, 2))
-        return moved * np.sqrt(point.shape[-1] / traces)[:, None, None]
+    def lengths(self, changes: RealArray, turns: RealArray) -> RealArray:
+        """Barzilai-Borwein lengths of steps, in the metric of H."""
+        squares = (changes @ self.gram * changes).sum(axis=1)
+        curvatures = np.maximum((changes * turns).sum(axis=1), squares / _LONGEST)
+        return np.maximum(squares / np.where(squares > 0, curvatures, 1), _SHORTEST)
 
 
-class RSPDL(coded.CodedClassifier):
+def _search(
+    cone: Cone,
+    penalty: float,
+    rows: Indices,
+    codes: RealArray,
+    values: RealArray,
+    gradients: RealArray,
+    ways: RealArray,
+) -> tuple[Indices, RealArray, RealArray, RealArray]:
+    """Go along the ways until every objective is lower by enough; drop rows for which none is."""
+    slopes = (gradients * ways).sum(axis=1)
+    lengths = np.ones(len(rows))
+    moved, new_values, new_gradients = codes.copy(), values.copy(), gradients.copy()
+    left = np.arange(len(rows))
+    for _ in range(_HALVINGS):
+        moved[left] = codes[left] + lengths[left, None] * ways[left]
+        new_values[left], new_gradients[left] = cone.evaluate(moved[left], penalty, rows[left])
+        rises = new_values[left] > values[left] + _ARMIJO * lengths[left] * slopes[left]
+        left = left[rises]
+        if not len(left):
+            break
+        rise = new_values[left] - values[left] - lengths[left] * slopes[left]
+        ratios = -slopes[left] * lengths[left] / (2 * np.maximum(rise, np.finfo(float).tiny))
+        lengths[left] *= np.clip(np.nan_to_num(ratios, nan=0.1), 0.1, 0.5)
+    good = np.delete(np.arange(len(rows)), left)
+    return rows[good], moved[good], new_values[good], new_gradients[good]
+
+
+class RSPDL(CodedClassifier[Cone]):
     r"""Classify codes of SPD matrices as conic combinations of SPD atoms.
 
     Codes :math:`a \ge 0` and atoms minimise [1]_
@@ -138,13 +290,10 @@ class RSPDL(coded.CodedClassifier):
     def _view(self, matrices: RealArray, atoms: RealArray) -> Cone:
         return Cone(matrices, atoms, self.whitener_)
 
-    def _candidates(self, view: Cone, d: int) -> Sequence[Parameters]:
-        return [{"penalty": penalty} for penalty in coded.check_penalties(self.penalty, _PENALTIES)]
+    def _codings(self, view: Cone) -> Sequence[Parameters]:
+        return [{"penalty": penalty} for penalty in check_penalties(self.penalty, _PENALTIES)]
 
-    def _codes(self, view: Cone, parameters: Parameters) -> RealArray:
-        return conic_codes(view, parameters["penalty"])
-
-    def _learn(
-        self, matrices: RealArray, atoms: RealArray, parameters: Parameters
-    ) -> Iterator[Stage]:
-        return learn_conic(self._view(matrices, atoms), parameters["penalty"])
+    def _codes(
+        self, view: Cone, parameters: Parameters, start: RealArray | None = None
+    ) -> RealArray:
+        return conic_codes(view, parameters["penalty"], start=start)

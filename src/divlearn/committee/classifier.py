@@ -25,8 +25,7 @@ from divlearn.fitting.training import Training
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import POINTS, DivergenceKernelClassifier
 from divlearn.kernels.classifier import make_tables
-from divlearn.nearest import DivergenceMDM
-from divlearn.nearest.classifier import NearestClassifier
+from divlearn.nearest import DivergenceMDM, NearestClassifier
 from divlearn.tangent.classifier import TangentClassifier
 from divlearn.tolerances import LEARNING_ACCURACY
 

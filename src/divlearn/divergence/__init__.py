@@ -9,7 +9,12 @@ from divlearn.alpha_beta import (
 )
 from divlearn.divergence.base import Divergence
 from divlearn.divergence.member import ABDivergence
-from divlearn.divergence.metrics import EmbeddedMetric, Wasserstein
+from divlearn.divergence.metrics import (
+    EmbeddedMetric,
+    FunctionDivergence,
+    PairedDivergence,
+    Wasserstein,
+)
 from divlearn.divergence.named import (
     DIVERGENCES,
     LOG_EUCLIDEAN,
@@ -18,7 +23,6 @@ from divlearn.divergence.named import (
     get_divergence,
     get_member,
 )
-from divlearn.divergence.own import FunctionDivergence, PairedDivergence
 
 __all__ = [
     "DIVERGENCES",

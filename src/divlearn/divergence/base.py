@@ -1,4 +1,4 @@
-"""What every divergence of SPD matrices has: values, tables of pairs, and a mean."""
+"""Base of all divergences of SPD matrices: values, tables of pairs, and a mean."""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -13,6 +13,8 @@ from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.pairs import check_pair, check_sizes
 from divlearn.spd import check_spd
 from divlearn.weights import check_weights
+
+Matrices = ArrayLike | Prepared
 
 
 class Search(NamedTuple):
@@ -62,8 +64,8 @@ class Divergence(ABC):
 
     def pairwise(
         self,
-        X: ArrayLike | Prepared,
-        Y: ArrayLike | Prepared | None = None,
+        X: Matrices,
+        Y: Matrices | None = None,
         *,
         squared: bool | None = None,
         engine: str | Engine = "auto",
@@ -82,7 +84,7 @@ class Divergence(ABC):
 
     def mean(
         self,
-        X: ArrayLike | Prepared,
+        X: Matrices,
         sample_weight: ArrayLike | None = None,
         *,
         engine: str | Engine = "auto",
@@ -95,17 +97,14 @@ class Divergence(ABC):
         Where it has no closed form, the search starts at ``init`` and stops when the norm of the
         gradient, which has no unit, is below ``tol``. If it never is, a warning names ``what``.
         """
-        search = Search(get_engine(engine), init, tol, what)
-        return self._mean(X, sample_weight, search)
+        return self._mean(X, sample_weight, Search(get_engine(engine), init, tol, what))
 
     @abstractmethod
     def _compare(self, X: RealArray, Y: RealArray) -> RealArray:
         """Divergences of checked matrices in the textbook form, broadcast over (...)."""
 
     @abstractmethod
-    def _mean(
-        self, X: ArrayLike | Prepared, sample_weight: ArrayLike | None, search: Search
-    ) -> RealArray: ...
+    def _mean(self, X: Matrices, weight: ArrayLike | None, search: Search) -> RealArray: ...
 
     def _table(self, X: RealArray, Y: RealArray) -> RealArray:
         return np.stack([self._compare(X, one) for one in Y], axis=1)
@@ -118,14 +117,12 @@ class Divergence(ABC):
         return value**2 if squared else value
 
 
-def check_set(X: ArrayLike | Prepared, name: str = "X") -> RealArray:
+def check_set(X: Matrices, name: str = "X") -> RealArray:
     return X.matrices if isinstance(X, Prepared) else check_spd(X, ndim=3, name=name)
 
 
-def check_weighted(
-    X: ArrayLike | Prepared, sample_weight: ArrayLike | None
-) -> tuple[RealArray, RealArray]:
+def check_weighted(X: Matrices, weight: ArrayLike | None) -> tuple[RealArray, RealArray]:
     """Return checked matrices in double precision, and weights that add up to one."""
     matrices = check_set(X).astype(np.float64, copy=False)
-    weights = check_weights(sample_weight, len(matrices))
+    weights = check_weights(weight, len(matrices))
     return matrices, weights / weights.sum()

@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike
 
 from divlearn.alpha_beta import compare, nonnegative_point, pairwise_abld
 from divlearn.arrays import RealArray
-from divlearn.divergence.base import Divergence, Search, check_weighted
-from divlearn.engines import Engine, Prepared
+from divlearn.divergence.base import Divergence, Matrices, Search, check_weighted
+from divlearn.engines import Engine
 from divlearn.geometry import geodesic
 from divlearn.means import arithmetic_mean, harmonic_mean, mean_abld
 
@@ -51,8 +51,8 @@ class ABDivergence(Divergence):
 
     def pairwise(
         self,
-        X: ArrayLike | Prepared,
-        Y: ArrayLike | Prepared | None = None,
+        X: Matrices,
+        Y: Matrices | None = None,
         *,
         squared: bool | None = None,
         engine: str | Engine = "auto",
@@ -69,31 +69,27 @@ class ABDivergence(Divergence):
         value[...] = self._convention(value, squared)
         return value
 
-    def _mean(
-        self, X: ArrayLike | Prepared, sample_weight: ArrayLike | None, search: Search
-    ) -> RealArray:
+    def _mean(self, X: Matrices, weight: ArrayLike | None, search: Search) -> RealArray:
         if self.symmetrized:
-            return self._symmetric_mean(X, sample_weight)
+            return self._symmetric_mean(X, weight)
         closed = {(0.0, 1.0): arithmetic_mean, (1.0, 0.0): harmonic_mean}.get(self.point)
         if closed is not None:
-            return closed(*check_weighted(X, sample_weight))
+            return closed(*check_weighted(X, weight))
         engine, init, tol, _ = search
         data = engine.keep(X)
-        found = mean_abld(data, *self.point, sample_weight, init, tol=tol, engine=engine)
+        found = mean_abld(data, *self.point, weight, init, tol=tol, engine=engine)
         if not found.converged:
             search.warn(found.message)
         return found.mean
 
-    def _symmetric_mean(
-        self, X: ArrayLike | Prepared, sample_weight: ArrayLike | None
-    ) -> RealArray:
+    def _symmetric_mean(self, X: Matrices, weight: ArrayLike | None) -> RealArray:
         if {abs(self.alpha), abs(self.beta)} != {0.0, 1.0}:
             raise ValueError(
                 f"divergence={self.name!r} is the mean of both directions, whose means have no "
                 "closed form except for 'jeffreys'; pass that, 'stein', which is symmetric, or a "
                 "single direction (alpha, beta)"
             )
-        matrices, weights = check_weighted(X, sample_weight)
+        matrices, weights = check_weighted(X, weight)
         arithmetic = arithmetic_mean(matrices, weights)
         return geodesic(arithmetic, harmonic_mean(matrices, weights), 0.5)
 

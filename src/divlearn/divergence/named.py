@@ -10,6 +10,8 @@ from divlearn.divergence.base import Divergence
 from divlearn.divergence.member import ABDivergence
 from divlearn.divergence.metrics import (
     EmbeddedMetric,
+    FunctionDivergence,
+    PairedDivergence,
     Wasserstein,
     cholesky_vectors,
     entries,
@@ -19,7 +21,6 @@ from divlearn.divergence.metrics import (
     inverse_entries,
     log_cholesky_vectors,
 )
-from divlearn.divergence.own import FunctionDivergence, PairedDivergence
 from divlearn.geometry import unvectorize
 from divlearn.log_vectors import from_log_vectors, log_vectors
 
@@ -242,14 +243,11 @@ def _pair(metric: Mapping[str, Any]) -> PairedDivergence:
             f'divergence={dict(metric)!r} must have the keys "mean" and "distance", and no others'
         )
     distance, mean = get_divergence(metric["distance"]), metric["mean"]
-    own = callable(mean) and not isinstance(mean, Divergence)
-    center = mean if own else get_divergence(mean)
-    return PairedDivergence(
-        f"{distance.name} with the mean of {_name_of(center)}",
-        distance,
-        center.mean if isinstance(center, Divergence) else center,
-        squared_distance=distance.squared_distance,
-    )
+    if isinstance(mean, Divergence) or not callable(mean):
+        mean = get_divergence(mean)
+    name = f"{distance.name} with the mean of {_name_of(mean)}"
+    average = mean.mean if isinstance(mean, Divergence) else mean
+    return PairedDivergence(name, distance, average, squared_distance=distance.squared_distance)
 
 
 def _name_of(function: Any) -> str:

@@ -1,24 +1,28 @@
-"""A support vector machine whose divergence, scale and C are chosen by cross-validation."""
+"""Support vector machines whose parameters are chosen by cross-validation; divergence kernels.
+
+The notes of `DivergenceKernelClassifier` have the formulas of scores of classes. The larger the
+sharpness A, the nearer is the loss of a class to a count of its lost decisions.
+"""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from numbers import Real
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.svm import SVC
 
-from divlearn.arrays import RealArray, as_axis
+from divlearn.arrays import Indices, RealArray, as_axis
 from divlearn.checks import ClassWeight, RandomState
 from divlearn.engines import Engine
+from divlearn.fitting.calibration import Forms
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import check_new
 from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.training import Chosen, Grid, HeldOutClassifier, Training
 from divlearn.kernels import tables
 from divlearn.kernels.kernel import DivergenceKernel
-from divlearn.kernels.machines import COUPLED, SHARPNESSES, class_scores, fit_svc
 from divlearn.kernels.tables import Point, decay
 
 # Tried by default: AIRM, Stein, the paper's "Burg" and what lies between and beyond; Jeffreys.
@@ -31,26 +35,60 @@ POINTS: tuple[Point, ...] = (
     (0.0, 1.0),
 )
 _LARGEST_TABLE = 2**31  # bytes
+SHARPNESSES = (3.0, 10.0, 30.0)  # below 3 a lost decision costs too little, and accuracy is lost
+_MARGIN = 0.2  # the loss, in units of decisions, at which scores begin to fall slowly
+
+Candidate = tuple[tuple[str, float], ...]  # names of parameters, and values
 
 
-class Candidate(NamedTuple):
-    """Parameters of a machine and of its kernel."""
-
-    alpha: float
-    beta: float
-    scale: float
-    C: float
+def fit_svc(kernel: RealArray, C: float, codes: Indices, weights: RealArray) -> SVC:
+    """Fit a machine to a table of kernels; it decides between pairs of classes."""
+    machine = SVC(C=C, kernel="precomputed", decision_function_shape="ovo")
+    return machine.fit(kernel, codes, sample_weight=weights)
 
 
-class _Machine(NamedTuple):
-    """A machine of a training part, and the divergences of all matrices in its kernel."""
+def couple(decisions: RealArray, sharpness: float) -> RealArray:
+    """Score classes: (n_samples, n_pairs), or (n_samples,) for two, to (n_samples, n_classes)."""
+    # Pairs are those of `numpy.triu_indices`, positive for the first class of a pair; with two
+    # classes a decision is positive for the second: the conventions of `sklearn.svm.SVC`.
+    if decisions.ndim == 1:
+        return np.stack([-decisions, decisions], axis=1) / 2
+    n_classes = round((1 + np.sqrt(1 + 8 * decisions.shape[1])) / 2)
+    losses, start = np.zeros((len(decisions), n_classes)), 0
+    for k in range(n_classes - 1):  # against all that follow
+        won = sharpness * decisions[:, start : start + n_classes - 1 - k]
+        tails = np.log1p(np.exp(-np.abs(won)))
+        losses[:, k] += (tails - np.minimum(won, 0)).sum(axis=1)  # log(1 + e^-x)
+        losses[:, k + 1 :] += tails + np.maximum(won, 0)
+        start += n_classes - 1 - k
+    # Whether a class loses to 40 or to 60 others says little: the logarithm counts the first most.
+    return -np.log1p(losses / (_MARGIN * sharpness))
 
-    svc: SVC
-    table: RealArray
-    scale: float
+
+COUPLED = Forms(len(SHARPNESSES), lambda decisions, form: couple(decisions, SHARPNESSES[form]))
 
 
-class DivergenceKernelClassifier(HeldOutClassifier[Candidate]):
+def other_penalties(best: Candidate, penalties: Sequence[float]) -> list[Candidate]:
+    """Candidates that differ from the best in C, the last parameter."""
+    return [(*best[:-1], ("C", C)) for C in penalties if best[-1] != ("C", C)]
+
+
+class MachineClassifier(HeldOutClassifier[Candidate]):
+    """Base of classifiers whose decisions are those of a machine, between pairs of classes."""
+
+    _forms = COUPLED
+    _criterion = "accuracy"
+
+    def decision_function(self, X: ArrayLike) -> RealArray:
+        """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
+        return self._class_scores(self._decide_new(check_new(self, X)))
+
+    def _class_scores(self, decisions: RealArray) -> RealArray:
+        form, _ = self.calibration_
+        return decisions if decisions.ndim == 1 else COUPLED.score(decisions, form)
+
+
+class DivergenceKernelClassifier(MachineClassifier):
     r"""Support vector machine with the kernel of a divergence, all chosen by cross-validation.
 
     .. math:: K(X, Y) = \exp\bigl(-s\, \tilde D^{(\alpha,\beta)}(X, Y)\bigr)
@@ -124,8 +162,6 @@ class DivergenceKernelClassifier(HeldOutClassifier[Candidate]):
     """
 
     _nested = True
-    _forms = COUPLED
-    _criterion = "accuracy"
 
     oof_decision_: RealArray
     kernel_: DivergenceKernel
@@ -162,16 +198,13 @@ class DivergenceKernelClassifier(HeldOutClassifier[Candidate]):
         points = _check_points(self.alphas, self.betas)
         known = shared_tables(training, points)
         copies = tables.find_copies(data.matrices)
-        middle = Cs[len(Cs) // 2]
-        candidates = []
-        for point in points:
-            unit = tables.median_scale(known[point], copies, data.weights)
-            candidates += [Candidate(*point, unit * one, middle) for one in multiples]
-
-        def refine(best: Candidate) -> list[Candidate]:
-            return [best._replace(C=C) for C in Cs if best.C != C]
-
-        return Grid(candidates, refine)
+        candidates: list[Candidate] = []
+        for alpha, beta in points:
+            unit = tables.median_scale(known[alpha, beta], copies, data.weights)
+            point = ("alpha", alpha), ("beta", beta)
+            middle = "C", Cs[len(Cs) // 2]
+            candidates += [(*point, ("scale", unit * one), middle) for one in multiples]
+        return Grid(candidates, partial(other_penalties, penalties=Cs))
 
     def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
         """Save time: take the middle scale of every divergence, then try other scales and C."""
@@ -187,23 +220,27 @@ class DivergenceKernelClassifier(HeldOutClassifier[Candidate]):
     def _n_jobs(self, training: Training) -> int:
         return training.engine.n_threads  # the solver runs without Python's lock
 
-    def _learner(self, training: Training, number: int) -> Callable[[Candidate], _Machine]:
-        rows, data = training.parts[number][0], training.data
-        known = shared_tables(training, _check_points(self.alphas, self.betas))
+    def _table(self, training: Training, candidate: Candidate) -> RealArray:
+        (_, alpha), (_, beta), *_ = candidate
+        return shared_tables(training, _check_points(self.alphas, self.betas))[alpha, beta]
 
-        def learn(candidate: Candidate) -> _Machine:
-            table = known[candidate.alpha, candidate.beta]
+    def _learner(
+        self, training: Training, number: int
+    ) -> Callable[[Candidate], tuple[SVC, Candidate]]:
+        rows, data = training.parts[number][0], training.data
+
+        def learn(candidate: Candidate) -> tuple[SVC, Candidate]:
+            table, chosen = self._table(training, candidate), dict(candidate)
             inner = table if number == training.whole else table[np.ix_(rows, rows)]
-            kernel = decay(inner, candidate.scale)
-            svc = fit_svc(kernel, candidate.C, data.codes[rows], data.weights[rows])
-            return _Machine(svc, table, candidate.scale)
+            kernel = decay(inner, chosen["scale"])
+            return fit_svc(kernel, chosen["C"], data.codes[rows], data.weights[rows]), candidate
 
         return learn
 
-    def _decide(self, model: _Machine, training: Training, number: int) -> RealArray:
-        train, held = training.parts[number]
-        kernel = decay(model.table[np.ix_(held, train)], model.scale)
-        return np.asarray(model.svc.decision_function(kernel))
+    def _decide(self, model: tuple[SVC, Candidate], training: Training, number: int) -> RealArray:
+        (machine, candidate), (train, held) = model, training.parts[number]
+        table = self._table(training, candidate)[np.ix_(held, train)]
+        return np.asarray(machine.decision_function(decay(table, dict(candidate)["scale"])))
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
         return np.asarray(self.svc_.decision_function(self.kernel_.transform_checked(matrices)))
@@ -216,12 +253,13 @@ class DivergenceKernelClassifier(HeldOutClassifier[Candidate]):
         chosen: Chosen[Candidate],
     ) -> None:
         super()._keep(training, held_out, grid, chosen)
-        scores = class_scores(chosen.decisions, chosen.calibration.form)
+        scores = self._class_scores(chosen.decisions)
         self.oof_decision_ = training.data.spread(chosen.rows, scores)
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
-        self.svc_ = self._learner(training, training.whole)(best).svc
-        self.kernel_ = DivergenceKernel((best.alpha, best.beta), best.scale, engine=training.engine)
+        self.svc_, _ = self._learner(training, training.whole)(best)
+        alpha, beta, scale, _ = dict(best).values()
+        self.kernel_ = DivergenceKernel((alpha, beta), scale, engine=training.engine)
         self.kernel_.fit_checked(training.data.matrices)
 
     @property
@@ -229,10 +267,6 @@ class DivergenceKernelClassifier(HeldOutClassifier[Candidate]):
         """Sharpness A and temperature T of probabilities; see Notes."""
         form, temperature = self.calibration_
         return SHARPNESSES[form], temperature
-
-    def decision_function(self, X: ArrayLike) -> RealArray:
-        """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
-        return class_scores(self._decide_new(check_new(self, X)), self.calibration_[0])
 
 
 def _check_positive(values: ArrayLike, name: str) -> list[float]:

@@ -1,4 +1,4 @@
-"""Which divergence kernels are positive definite: what is proved, and what the data says.
+"""Positive definiteness of divergence kernels: theorems, and the eigenvalues on some data.
 
 docs/maths.md has the theorems and their references.
 """

@@ -71,13 +71,13 @@ def _both_directions(
     engine: Engine, data: RealArray, atoms: RealArray, points: Sequence[Point]
 ) -> RealArray:
     """Mean of both directions, shape (n_data, n_atoms, n_points)."""
-    turned = [(beta, alpha) for alpha, beta in points]
-    columns = list(dict.fromkeys([*points, *turned]))
+    swapped = [(beta, alpha) for alpha, beta in points]
+    columns = list(dict.fromkeys([*points, *swapped]))
     parameters = np.array(columns).T[:, None, :]
     alpha, beta = np.broadcast_to(parameters, (2, len(atoms), len(columns)))
     checked = Prepared.checked(data.astype(np.result_type(data, atoms), copy=False))
     values = engine.encode(checked, Prepared.checked(atoms), alpha, beta)
-    forward, back = ([columns.index(point) for point in some] for some in (points, turned))
+    forward, back = ([columns.index(point) for point in some] for some in (points, swapped))
     if forward == back:  # all symmetric
         return values
     return 0.5 * (values[..., forward] + values[..., back])

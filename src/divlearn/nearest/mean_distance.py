@@ -23,11 +23,10 @@ from divlearn.fitting.labelled import Labelled, check_labelled
 from divlearn.fitting.training import Training
 from divlearn.geometry import geodesic
 from divlearn.nearest import neighbors
-from divlearn.nearest.class_means import average, class_means, recentering
-from divlearn.nearest.filtering import Filter, learn_filter
-from divlearn.nearest.search import CANDIDATES, MeanSearch, find_slope, typical
+from divlearn.nearest.class_means import Filter, average, class_means, learn_filter, recentering
+from divlearn.nearest.search import CANDIDATES, choose_divergence, find_slope, typical
 
-_ROUGH_ACCURACY = 1e-3  # candidates are told apart without digits of the smallest eigenvalues
+_ROUGH_ACCURACY = 1e-3  # candidates differ by more than digits of the smallest eigenvalues
 
 
 @labelled.takes_metric
@@ -176,13 +175,14 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
                 ", one to train on and one to judge by; pass more, or name a divergence"
             )
         rough = get_engine(self.engine, accuracy=_ROUGH_ACCURACY)
-        search = MeanSearch(training, rough, filtering=self.filtering)
-        chosen, self.cv_results_ = search.choose()
+        chosen, unit, self.cv_results_ = choose_divergence(
+            training, rough, filtering=self.filtering
+        )
         self.oof_proba_ = data.spread(chosen.rows, chosen.probabilities)
         self._optimistic_proba = data.spread(chosen.rows, chosen.optimistic)
         divergence = CANDIDATES[chosen.best]
         self._field, self.weights_ = [divergence], np.ones(1)
-        self.scale_ = 1 / (search.unit(chosen.best) * chosen.calibration.temperature)
+        self.scale_ = 1 / (unit * chosen.calibration.temperature)
         data = self._learn_filter(data, engine)
         if (slope := find_slope(divergence)) is None or abs(slope) == 1:
             self.means_ = class_means(data, divergence, engine)

@@ -1,7 +1,8 @@
-"""Nearest neighbours in any divergence of SPD matrices."""
+"""Nearest neighbours of SPD matrices, in one divergence or in the one that predicts best."""
 
-from collections.abc import Iterator
-from typing import Annotated, Any, Self
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,16 +11,34 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray, to_host
-from divlearn.checks import check_count
-from divlearn.divergence import Divergence, DivergenceLike, EmbeddedMetric, get_divergence
+from divlearn.checks import RandomState, check_count
+from divlearn.divergence import (
+    LOG_EUCLIDEAN,
+    ABDivergence,
+    Divergence,
+    DivergenceLike,
+    EmbeddedMetric,
+    get_divergence,
+    get_member,
+)
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
+from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import check_labelled
+from divlearn.fitting.training import Grid, HeldOutClassifier, Training
+from divlearn.kernels.classifier import POINTS, shared_tables
+from divlearn.kernels.tables import symmetric_table
+from divlearn.tolerances import LEARNING_ACCURACY
 
 _COLUMNS = 1024  # training matrices whose divergences are held at a time
 _WEIGHTS = ("uniform", "distance")
 _TABLE_ENTRIES = 1 << 22  # of a table held at a time
 _LEAST_ROWS = 1024  # of a block, so that vector lanes are full
+_COUNTS = (1, 3)  # of neighbours in every class, to choose from
+_LEAST = 1e-12  # of a divergence, relative to the mean: copies are not infinitely near
+_SMALLEST = float(np.finfo(float).tiny)  # where all matrices are copies of one
+
+Candidate = tuple[Divergence, int]  # and a number of neighbours
 
 
 @labelled.takes_metric
@@ -148,14 +167,14 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         return weights
 
 
-def checked_blocks(estimator: Any, X: ArrayLike, n_columns: int) -> Iterator[RealArray]:
+def checked_blocks(estimator: BaseEstimator, X: ArrayLike, n_columns: int) -> Iterator[RealArray]:
     """Check matrices to predict, and cut them into blocks for tables of so many columns."""
     matrices, step = labelled.check_new(estimator, X), max(_LEAST_ROWS, _TABLE_ENTRIES // n_columns)
     for start in range(0, len(matrices), step):
         yield matrices[start : start + step]
 
 
-def _check_neighbors(n_neighbors: Any, n_matrices: int) -> None:
+def _check_neighbors(n_neighbors: int, n_matrices: int) -> None:
     fix = ", the number of matrices of weight > 0; lower n_neighbors or pass more data"
     check_count(n_neighbors, "n_neighbors", most=n_matrices, fix=fix)
 
@@ -164,7 +183,7 @@ def _find_nearest(
     queries: RealArray, matrices: RealArray, divergence: Divergence, k: int, engine: Engine
 ) -> tuple[RealArray, Indices]:
     """Distances to the k nearest matrices and their indices, the nearest first."""
-    prepared: Any = engine.keep(Prepared.checked(queries))
+    prepared = engine.keep(Prepared.checked(queries))
     distances: RealArray = np.empty((len(queries), 0))
     neighbors: Indices = np.empty((len(queries), 0), dtype=np.intp)
     for start in range(0, len(matrices), _COLUMNS):
@@ -186,3 +205,95 @@ def _take_nearest(distances: RealArray, neighbors: Indices, k: int) -> tuple[Rea
     order = np.lexsort((neighbors, distances), axis=1)[:, :k]
     rows = np.arange(len(order))[:, None]
     return distances[rows, order], neighbors[rows, order]
+
+
+class NearestClassifier(HeldOutClassifier[Candidate]):
+    r"""Classify SPD matrices by the mean divergence to the nearest matrices of every class.
+
+    .. math:: p(y = k \,|\, X) \propto D_k^{-1/T} ,
+
+    with :math:`D_k` the mean of the symmetrised divergences between X and its nearest neighbours in
+    class k. The divergence, the number of neighbours (1 or 3) and T are chosen by the held-out
+    likelihood.
+
+    Parameters
+    ----------
+    cv : int or splitter, default=4
+    random_state : int, RandomState or None, default=None
+    engine : str or Engine, default="auto"
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (n_classes,)
+    best_params_ : dict, "divergence", a `Divergence`, and "n_neighbors".
+    cv_results_ : dict, "params" and their held-out "mean_test_score", the mean log-likelihood.
+    oof_proba_ : ndarray, shape (n_matrices, n_classes)
+        Held-out probabilities, with parameters and T chosen without each fold.
+    held_out_accuracy_ : float, of these probabilities.
+    n_features_in_ : int, size of the matrices.
+
+    Examples
+    --------
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(3, 30, 4, random_state=0)
+    >>> model = NearestClassifier(random_state=0).fit(X[::2], y[::2])
+    >>> model.score(X[1::2], y[1::2])
+    1.0
+    """
+
+    matrices_: Annotated[RealArray, "n_matrices d d"]
+    codes_: Annotated[Indices, "n_matrices"]
+
+    def __init__(
+        self,
+        *,
+        cv: Splitter = 4,
+        random_state: RandomState = None,
+        engine: str | Engine = "auto",
+        regularize: str | float = "raise",
+    ) -> None:
+        self.cv, self.random_state = cv, random_state
+        self.engine, self.regularize = engine, regularize
+
+    def _grid(self, training: Training) -> Grid[Candidate]:
+        members = [get_member(point).symmetrize() for point in POINTS]
+        pairs = product([LOG_EUCLIDEAN, *members], _COUNTS)
+        return Grid(list(pairs))
+
+    def _describe(self, candidate: Candidate) -> dict[str, Divergence | int]:
+        return dict(zip(("divergence", "n_neighbors"), candidate, strict=True))
+
+    def _learner(self, training: Training, number: int) -> Callable[[Candidate], Candidate]:
+        return lambda candidate: candidate  # matrices are all there is to know
+
+    def _fit_model(self, training: Training, best: Candidate) -> None:
+        self.matrices_, self.codes_ = training.data.matrices, training.data.codes
+
+    def _decide(self, model: Candidate, training: Training, number: int) -> RealArray:
+        (divergence, count), (train, held) = model, training.parts[number]
+        table = _table(training, divergence)[np.ix_(held, train)]
+        return _scores(table, training.data.codes[train], count)
+
+    def _decide_new(self, matrices: RealArray) -> RealArray:
+        divergence, count = self.best_params_["divergence"], self.best_params_["n_neighbors"]
+        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
+        table = symmetric_table(divergence, engine, matrices, self.matrices_)
+        return _scores(table, self.codes_, count)
+
+
+def _table(training: Training, divergence: Divergence) -> RealArray:
+    if isinstance(divergence, ABDivergence):
+        return shared_tables(training, POINTS)[divergence.alpha, divergence.beta]
+    return training.once(
+        divergence.name,
+        lambda: symmetric_table(divergence, training.engine, training.data.matrices),
+    )
+
+
+def _scores(table: RealArray, codes: Indices, count: int) -> RealArray:
+    """Negative logarithms of mean divergences to the nearest matrices of every class."""
+    classes = range(codes.max() + 1)
+    means = [np.sort(table[:, codes == k], axis=1)[:, :count].mean(axis=1) for k in classes]
+    distances = np.stack(means, axis=1)
+    return -np.log(np.maximum(distances, max(_LEAST * distances.mean(), _SMALLEST)))

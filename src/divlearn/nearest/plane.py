@@ -134,7 +134,7 @@ def judge_neighbors(
     apart = np.arange(n) if groups is None else groups
     matrices = matrices.astype(np.float64, copy=False)
     points = np.where((points <= 0).all(axis=1, keepdims=True), -points[:, ::-1], points)
-    # D^(a,b)(X || Y) = D^(b,a)(Y || X): a pair is evaluated once, at the points turned round too.
+    # D^(a,b)(X || Y) = D^(b,a)(Y || X): a pair is evaluated once, at the swapped points too.
     both, place = np.unique(np.vstack([points, points[:, ::-1]]), axis=0, return_inverse=True)
     forward, backward = place.reshape(2, -1)
     # Of every fold only the nearest of the same and of any other class matter.

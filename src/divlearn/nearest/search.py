@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from functools import cache
 
 import numpy as np
 from scipy.special import softmax
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import check_finite
 from divlearn.divergence import LOG_EUCLIDEAN, ABDivergence, Divergence
 from divlearn.engines import Engine, Prepared
@@ -25,8 +25,7 @@ from divlearn.fitting.training import (
     shares_of,
 )
 from divlearn.geometry import geodesic
-from divlearn.nearest.class_means import average, recentering
-from divlearn.nearest.filtering import learn_filter
+from divlearn.nearest.class_means import average, learn_filter, recentering
 from divlearn.nearest.plane import CANDIDATES as MEMBERS
 from divlearn.nearest.plane import evaluate_plane
 
@@ -35,72 +34,51 @@ _CERTAIN = 2.0  # standard errors of a gain over the first candidate that counts
 _TABLE_ENTRIES = 1 << 22  # of spectra held at a time
 
 
-class MeanSearch:
-    """Choose a divergence by held-out distances to class means; candidates are their numbers."""
+def choose_divergence(
+    training: Training, rough: Engine, *, filtering: bool
+) -> tuple[Chosen[int], float, dict[str, RealArray | Labels]]:
+    """Choose a candidate by held-out distances to class means.
 
-    def __init__(self, training: Training, rough: Engine, *, filtering: bool) -> None:
-        self._training, self._rough, self._filtering = training, rough, filtering
-        self._known: dict[tuple[int, int], RealArray] = {}
-        self._views: dict[int, _View] = {}
-        self._units: dict[int, float] = {}
+    Returned are the choice, by its number, the unit of its divergences, and a table of all. Where
+    matrices are filtered, the filter of a part is learned without what the part holds out.
+    """
+    data, folds, everyone = training.data, training.folds, range(len(CANDIDATES))
 
-    def choose(self) -> tuple[Chosen[int], dict[str, Any]]:
-        """Return the choice, and a table of all candidates."""
-        training = self._training
-        held_out = HeldOut(
-            self._decide,
-            judge_brier(training),
-            training.folds,
-            training.nest,
-            nested=False,
-            margin=_CERTAIN,
-        )
-        grid = Grid(range(len(CANDIDATES)))
-        chosen = choose(training, held_out, grid, grid, SCORES)
-        n_folds, names = len(training.folds), []
-        right = judge_accuracy(training, SCORES)
-        rows, accuracies, scores = [held for _, held in training.folds], [], []
-        for place, one in enumerate(CANDIDATES):
-            names.append(one.name)
-            accuracies.append(right(held_out.decisions([place] * n_folds), rows).sum())
-            scores.append(-held_out.score(place))
-        return chosen, {
-            "divergence": np.array(names),
+    @cache
+    def view(number: int | None) -> _View:
+        if number is None:
+            return _View(data, training.engine)
+        known = learn_filter(data, training.parts[number][0], training.engine)
+        return _View(replace(data, matrices=known.apply(data.matrices)), training.engine)
+
+    def tables(candidates: Sequence[int], number: int) -> list[RealArray]:
+        known = view(number if filtering else None)
+        return _held_out_tables(known, training.parts[number], candidates, rough)
+
+    on_folds = [tables(everyone, number) for number in range(len(folds))]
+    # Typical divergences to the nearest class, in which temperatures are near one.
+    units = [typical(np.concatenate(some)) for some in zip(*on_folds, strict=True)]
+
+    def decide(candidate: int, number: int) -> RealArray:
+        inner = number >= len(folds)  # where few candidates are needed
+        table = tables([candidate], number)[0] if inner else on_folds[number][candidate]
+        return -table / units[candidate]
+
+    judge = judge_brier(training)
+    held_out = HeldOut(decide, judge, folds, training.nest, nested=False, margin=_CERTAIN)
+    grid = Grid(everyone)
+    chosen = choose(training, held_out, grid, grid, SCORES)
+    right, rows = judge_accuracy(training, SCORES), [held for _, held in folds]
+    accuracies = [right(held_out.decisions([one] * len(folds)), rows).sum() for one in everyone]
+    return (
+        chosen,
+        units[chosen.best],
+        {
+            "divergence": np.array([one.name for one in CANDIDATES]),
             "accuracy": np.array(accuracies),
-            "brier_score": np.array(scores),
-        }
-
-    def unit(self, candidate: int) -> float:
-        """Typical divergence to the nearest class, in which temperatures are near one."""
-        if candidate not in self._units:
-            numbers = range(len(self._training.folds))
-            tables = [self._table(candidate, number) for number in numbers]
-            self._units[candidate] = typical(np.concatenate(tables))
-        return self._units[candidate]
-
-    def _decide(self, candidate: int, number: int) -> RealArray:
-        return -self._table(candidate, number) / self.unit(candidate)
-
-    def _table(self, candidate: int, number: int) -> RealArray:
-        """Divergences (n_held, n_classes) of what a part holds out to the means of the rest."""
-        if (candidate, number) not in self._known:
-            fold = number < len(self._training.folds)  # all candidates are needed there
-            some = range(len(CANDIDATES)) if fold else [candidate]
-            view = self._view(number)
-            tables = _held_out_tables(view, self._training.parts[number], list(some), self._rough)
-            self._known |= {(one, number): table for one, table in zip(some, tables, strict=True)}
-        return self._known[candidate, number]
-
-    def _view(self, number: int) -> "_View":
-        """Prepare matrices; where they are filtered, by a filter that was learned without each."""
-        training, key = self._training, number if self._filtering else -1
-        if key not in self._views:
-            data = training.data
-            if self._filtering:
-                known = learn_filter(data, training.parts[number][0], training.engine)
-                data = replace(data, matrices=known.apply(data.matrices))
-            self._views[key] = _View(data, training.engine)
-        return self._views[key]
+            "brier_score": np.array([-held_out.score(one) for one in everyone]),
+        },
+    )
 
 
 class _View:

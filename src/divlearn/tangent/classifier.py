@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -17,13 +17,11 @@ from divlearn.fitting.calibration import SCORES, Forms
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training, near_the_middle
 from divlearn.geometry import invsqrtm
-from divlearn.kernels.machines import COUPLED, fit_svc
+from divlearn.kernels.classifier import COUPLED, Candidate, fit_svc
 from divlearn.kernels.tables import decay
 from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
 from divlearn.tangent.discriminants import RDA, Linear, Quadratic, fit_lda, span
-
-Candidate = tuple[tuple[str, float], ...]  # names of parameters, and values
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +41,7 @@ Model = Linear | Quadratic | Machine
 Learn = Callable[..., Model]  # of parameters
 
 _POINTS = ("mean", "identity")
+_ROUNDING = 1e-12
 
 
 class TangentClassifier(HeldOutClassifier[Candidate]):
@@ -110,39 +109,31 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
             raise ValueError(f"at={self.at!r} must be one of {', '.join(_POINTS)}")
 
     @property
-    def _method(self) -> "_Method":
-        return _METHODS[self.model]
-
-    @property
     def _nested(self) -> bool:  # type: ignore[override]
-        return self._method.nested
+        return self.model == "rbf"
 
     @property
     def _forms(self) -> Forms:  # type: ignore[override]
-        return self._method.forms
+        return COUPLED if self.model == "rbf" else SCORES
 
     def _grid(self, training: Training) -> Grid[Candidate]:
-        return Grid([tuple(one.items()) for one in ParameterGrid(self._method.parameters)])
+        return Grid([tuple(one.items()) for one in ParameterGrid(_METHODS[self.model][1])])
 
     def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
         return near_the_middle(grid) if self._nested else grid
 
     def _learner(self, training: Training, number: int) -> Callable[[Candidate], Model]:
         rows, data = training.parts[number][0], training.data
-        vectors = self._vectors(training, number, rows)
-        learn = self._method.prepare(vectors, data.codes[rows], data.weights[rows])
+        whitener, vectors, deviation = _space(training, self.at, number)
+        prepare, _ = _METHODS[self.model]
+        learn = prepare(vectors[rows] / deviation, data.codes[rows], data.weights[rows])
         if number == training.whole:
-            self.whitener_ = _whitener(training, self.at, number)
-            self.deviation_ = _deviation(training, self.at, number)
+            self.whitener_, self.deviation_ = whitener, deviation
         return lambda candidate: learn(**dict(candidate))
 
-    def _vectors(self, training: Training, number: int, rows: Indices) -> RealArray:
-        deviation = _deviation(training, self.at, number)
-        return _tangent_vectors(training, self.at, number)[rows] / deviation
-
     def _decide(self, model: Model, training: Training, number: int) -> RealArray:
-        held = training.parts[number][1]
-        return model.decide(self._vectors(training, number, held))
+        _, vectors, deviation = _space(training, self.at, number)
+        return model.decide(vectors[training.parts[number][1]] / deviation)
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
         vectors = log_vectors(matrices, self.whitener_) / self.deviation_
@@ -152,46 +143,35 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
 # --- features, shared by all classifiers of a training ------------------------------------------
 
 
-def _place(training: Training, at: str, number: int) -> int:
-    """Return the part whose mean is the point of tangency."""
-    # The mean of everything knows no labels: what is chosen at it is not optimistic.
-    return number if at == "mean" and number < len(training.folds) else training.whole
-
-
-def _whitener(training: Training, at: str, number: int) -> RealArray:
-    X = training.data.matrices
+def _space(training: Training, at: str, number: int) -> tuple[RealArray, RealArray, float]:
+    """Whitener of a part, the vectors of all matrices by it, and the deviation of the part's."""
+    X, rows = training.data.matrices, training.parts[number][0]
+    whitener: RealArray = np.eye(X.shape[-1])
     if at == "identity":
-        return np.eye(X.shape[-1])
-    place = _place(training, at, number)
-
-    def whiten() -> RealArray:
-        start, tolerance = None, 1e-6
-        if place != training.whole:  # near the mean of everything, and not needed as exactly
-            near = _whitener(training, at, training.whole)
-            start, tolerance = np.linalg.inv(near @ near), 1e-3
-        some = Prepared.checked(X[training.parts[place][0]])
-        found = mean_abld(some, 0.0, 0.0, init=start, tol=tolerance, engine=training.engine)
-        return invsqrtm(found.mean)
-
-    return training.once(("whitener", place), whiten)
+        vectors = training.log_vectors
+    else:
+        # The mean of everything knows no labels: what is chosen at it is not optimistic.
+        place = number if number < len(training.folds) else training.whole
+        whitener = training.once(("whitener", place), lambda: _find_whitener(training, place))
+        vectors = training.once(("tangent vectors", place), lambda: log_vectors(X, whitener))
+    deviation = training.once(("deviation", at, number), lambda: spread(vectors[rows]))
+    return whitener, vectors, deviation
 
 
-def _tangent_vectors(training: Training, at: str, number: int) -> RealArray:
-    """Vectors of all matrices, before they are divided by a deviation."""
-    if at == "identity":
-        return training.log_vectors
-    whitener, place = _whitener(training, at, number), _place(training, at, number)
-    matrices = training.data.matrices
-    return training.once(("tangent vectors", place), lambda: log_vectors(matrices, whitener))
+def _find_whitener(training: Training, place: int) -> RealArray:
+    start, tolerance = None, 1e-6
+    if place != training.whole:  # near the mean of everything, and not needed as exactly
+        near, *_ = _space(training, "mean", training.whole)
+        start, tolerance = np.linalg.inv(near @ near), 1e-3
+    some = Prepared.checked(training.data.matrices[training.parts[place][0]])
+    found = mean_abld(some, 0.0, 0.0, init=start, tol=tolerance, engine=training.engine)
+    return invsqrtm(found.mean)
 
 
-def _deviation(training: Training, at: str, number: int) -> float:
-    def measure() -> float:
-        vectors = _tangent_vectors(training, at, number)[training.parts[number][0]]
-        deviation = float(np.sqrt(vectors.var(axis=0).sum()))
-        return deviation if deviation > 0 else 1.0
-
-    return training.once(("deviation", at, number), measure)
+def spread(vectors: RealArray) -> float:
+    """Root of the total variance; 1 where the vectors are all the same."""
+    unit = float(np.sqrt(vectors.var(axis=0).sum()))
+    return 1.0 if unit <= _ROUNDING * float(np.abs(vectors).max(initial=0)) else unit
 
 
 # --- methods --------------------------------------------------------------------------------------
@@ -236,23 +216,10 @@ def _rbf(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     return learn
 
 
-class _Method(NamedTuple):
-    """A way to classify vectors."""
-
-    prepare: Callable[..., Learn]  # what is learned once for all parameters
-    parameters: dict[str, list[float]]
-    forms: Forms = SCORES
-    nested: bool = False
-
-
-_METHODS = {
-    "lda": _Method(_lda, {}),
-    "logistic": _Method(_logistic, {"C": [1.0, 10.0, 100.0, 1000.0]}),
-    "rda": _Method(_rda, {"pool": [0.1, 0.5, 0.9], "shrink": [0.01, 0.03, 0.1, 0.3, 0.6]}),
-    "rbf": _Method(
-        _rbf,
-        {"C": [1.0, 10.0, 100.0], "gamma": [0.1, 0.3, 1.0, 3.0]},
-        forms=COUPLED,
-        nested=True,
-    ),
+# What is learned once for all parameters, and values of these to choose from.
+_METHODS: dict[str, tuple[Callable[..., Learn], dict[str, list[float]]]] = {
+    "lda": (_lda, {}),
+    "logistic": (_logistic, {"C": [1.0, 10.0, 100.0, 1000.0]}),
+    "rda": (_rda, {"pool": [0.1, 0.5, 0.9], "shrink": [0.01, 0.03, 0.1, 0.3, 0.6]}),
+    "rbf": (_rbf, {"C": [1.0, 10.0, 100.0], "gamma": [0.1, 0.3, 1.0, 3.0]}),
 }
