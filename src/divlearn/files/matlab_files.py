@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from divlearn.files.variables import Damage, Refusal, Variable, check_limit, quote, text_array
 
@@ -25,19 +24,8 @@ _MATRIX, _COMPRESSED = 14, 15
 _BEFORE = (frozenset({6}), frozenset({5, 6}), frozenset({1, 16}))
 _DATA = frozenset({1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18})
 _CELL, _CHAR, _COMPLEX_FLAG = 1, 4, 8  # in the flags of a matrix, its class before the others
-_NUMBERS = {
-    "double": "f8",
-    "single": "f4",
-    "int8": "i1",
-    "uint8": "u1",
-    "int16": "i2",
-    "uint16": "u2",
-    "int32": "i4",
-    "uint32": "u4",
-    "int64": "i8",
-    "uint64": "u8",
-    "logical": "u1",
-}
+_INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+_CLASSES = {"logical": "uint8", "char": "U", "cell": "U"}  # and their types; others share the name
 _HEADER_BYTES = 2048  # of the flags, the shape and the name of a variable, at most
 
 
@@ -81,19 +69,19 @@ def _describe(file: BinaryIO, order: str, place: tuple[int, int]) -> Variable:
     for _ in islice(_elements(memoryview(start)[8:], order), len(_BEFORE)):
         pass  # SciPy allocates what a tag claims
     ((name, shape, kind),) = whosmat(_as_file(start, order))
-    if kind not in ("char", "cell", *_NUMBERS):
+    if kind not in ("double", "single", *_INTEGERS, *_CLASSES):
         return Variable.refused(
             name,
             f"has MATLAB's class {kind!r}; save an array of numbers, a char array or a cell array "
             "of strings",
         )
-    dtype = np.dtype(_NUMBERS.get(kind, "U"))
+    dtype = np.dtype(_CLASSES.get(kind, kind))
     return Variable(name, shape, dtype, partial(_read, file, order, name, dtype, place))
 
 
 def _read(
-    file: BinaryIO, order: str, name: str, dtype: np.dtype[Any], place: tuple[int, int], limit: int
-) -> NDArray[Any]:
+    file: BinaryIO, order: str, name: str, dtype: np.dtype, place: tuple[int, int], limit: int
+) -> np.ndarray:
     from scipy.io import loadmat
 
     check_limit(place[1] - _HEADER_BYTES, limit, f"the entries of {quote(name)}")
@@ -101,7 +89,7 @@ def _read(
     content = _inflate(file.read(place[1]), order, limit, quote(name))
     _check_matrix(memoryview(content)[8:], order, quote(name))
     codec = "utf-16-le" if order == "<" else "utf-16-be"
-    array: NDArray[Any] = loadmat(_as_file(content, order), uint16_codec=codec)[name]
+    array: np.ndarray = loadmat(_as_file(content, order), uint16_codec=codec)[name]
     if dtype.kind == "U":
         return text_array([_as_text(text, quote(name)) for text in array.ravel()], limit)
     if array.dtype.kind == "c":
@@ -173,7 +161,7 @@ def _check_matrix(content: memoryview, order: str, name: str, *, in_cell: bool =
             _check_matrix(inside, order, name, in_cell=True)
 
 
-def _as_text(text: Any, name: str) -> str:
+def _as_text(text: np.ndarray | str, name: str) -> str:
     """Return a row of a char array, or a cell: an array of one string, of none if it is empty."""
     rows = np.ravel(text)
     if len(rows) > 1:
