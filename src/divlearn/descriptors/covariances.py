@@ -1,6 +1,6 @@
 """Covariances of pixel features over whole images and over boxes of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,8 +28,8 @@ def grid_boxes(shape: tuple[int, int], patch: tuple[int, int], stride: tuple[int
     return np.concatenate([corners, corners + np.array(patch)], axis=1)
 
 
-def check_boxes(boxes: ArrayLike, shape: tuple[int, int] | None = None) -> Boxes:
-    """Return boxes as an array of integers; an image of this shape, if given, must hold them."""
+def check_boxes(boxes: ArrayLike, shape: tuple[int, int]) -> Boxes:
+    """Return boxes as an array of integers; an image of this shape must hold them."""
     array = np.asarray(boxes)
     if array.ndim != 2 or array.shape[1] != 4 or not len(array):
         raise ValueError(
@@ -40,23 +40,21 @@ def check_boxes(boxes: ArrayLike, shape: tuple[int, int] | None = None) -> Boxes
     checked = array.astype(np.int64)
     top, left, bottom, right = checked.T
     bad = (top < 0) | (left < 0) | (bottom <= top) | (right <= left)
-    bad |= (bottom - top) * (right - left) < 2
-    where = "be top < bottom, left < right, all >= 0, with at least two pixels inside"
-    if shape is not None:
-        bad |= (bottom > shape[0]) | (right > shape[1])
-        where = f"lie in an image of {shape[0]} x {shape[1]} pixels and {where}"
+    bad |= ((bottom - top) * (right - left) < 2) | (bottom > shape[0]) | (right > shape[1])
     if bad.any():
         first = int(np.flatnonzero(bad)[0])
-        box = tuple(map(int, checked[first]))
-        raise ValueError(f"box {first} is {box}, but must {where}")
+        raise ValueError(
+            f"box {first} is {tuple(checked[first].tolist())}, but must lie in an image of "
+            f"{shape[0]} x {shape[1]} pixels and be top < bottom, left < right, all >= 0, with at "
+            "least two pixels inside"
+        )
     return checked
 
 
 def check_sides(value: int | tuple[int, int], name: str, smallest: int) -> tuple[int, int]:
     pair = value if isinstance(value, tuple | list) and len(value) == 2 else (value, value)
-    fix = ", in pixels"
     try:
-        height, width = (check_count(side, name, least=smallest, fix=fix) for side in pair)
+        height, width = (check_count(one, name, least=smallest, fix=", in pixels") for one in pair)
     except TypeError:
         raise TypeError(
             f"{name}={value!r} must be an integer or a pair (height, width) of them"
@@ -76,14 +74,13 @@ def covariances(samples: RealArray) -> RealArray:
     return products
 
 
-def box_covariances(maps: RealArray, boxes: Boxes, axes: Sequence[int | None] = ()) -> RealArray:
+def box_covariances(maps: RealArray, boxes: Boxes, coordinates: Mapping[int, int]) -> RealArray:
     """Covariances of features, shape (n_features, height, width), over boxes of one image."""
-    # ``axes`` names the axis of a feature that is the row (0) or the column (1) of a pixel: their
+    # ``coordinates`` are the features that are the row (0) or the column (1) of a pixel: their
     # covariances have a closed form.
     sizes = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     if sizes.sum() <= _INTEGRAL_COST * maps[0].size:
         return _direct(maps, boxes)
-    coordinates = {index: axis for index, axis in enumerate(axes) if axis is not None}
     result, error = _by_integral_images(maps, boxes, sizes, coordinates)
     # Boxes much smaller or much flatter than the image lose digits.
     doubtful = np.flatnonzero(error > tolerances.integral_image())

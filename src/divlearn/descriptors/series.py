@@ -1,11 +1,11 @@
-"""Series as input: what is accepted, in which blocks it is computed, and what estimators share."""
+"""Series as input: their checks, their blocks, and the base of their descriptors."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray, check_real
@@ -57,7 +57,7 @@ class Series:
         return result
 
 
-def _group(X: SeriesLike) -> list[tuple[Indices, NDArray[Any]]]:
+def _group(X: SeriesLike) -> list[tuple[Indices, np.ndarray]]:
     if not isinstance(X, list | tuple):
         X = np.asarray(X)
         if X.dtype != object or X.ndim == 0:
@@ -82,7 +82,7 @@ def _group(X: SeriesLike) -> list[tuple[Indices, NDArray[Any]]]:
     return [(group, np.stack([arrays[i] for i in group])) for group in groups]
 
 
-def _as_array(one: ArrayLike, where: str) -> NDArray[Any]:
+def _as_array(one: ArrayLike, where: str) -> np.ndarray:
     if np.ma.is_masked(one):
         raise ValueError(f"{where} has masked entries; fill them or drop this series")
     try:
@@ -100,7 +100,7 @@ def _as_array(one: ArrayLike, where: str) -> NDArray[Any]:
     return array
 
 
-def _check(array: NDArray[Any], places: Indices, min_times: int) -> None:
+def _check(array: np.ndarray, places: Indices, min_times: int) -> None:
     _, n_channels, n_times = array.shape
     if n_channels < 1 or n_times < min_times:
         raise ValueError(
@@ -124,7 +124,7 @@ class SeriesTransformer(MatrixTransformer, ABC):
     _min_times = 1
 
     @fit_method
-    def fit(self, X: SeriesLike, y: Any = None) -> Self:
+    def fit(self, X: SeriesLike, y: object = None) -> Self:
         """Check the parameters and the series, and learn what depends on all series.
 
         X has the shape (n_series, n_channels, n_times), or is a list of series (n_channels,
