@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from divlearn.arrays import Labels
 from divlearn.checks import check_count, import_extra
@@ -27,53 +28,28 @@ def load_spd(
     limit: int = 2**32,
     regularize: str | float = "raise",
 ) -> Dataset:
-    """Load SPD matrices and their labels from a file.
+    """Load SPD matrices and their labels from a .npy, .npz, HDF5 or MATLAB file.
 
-    The formats are .npy, .npz, HDF5 and MATLAB's .mat, whether of level 5 (``save -v6``, ``-v7``)
-    or 7.3; HDF5 and 7.3 need h5py. The content tells them apart, not the name of the file.
+    The content tells the formats apart. ``labels`` are None where the file has none. A training
+    and a test part are the one official split of the data set.
 
     Parameters
     ----------
     path : str or path-like
     matrices : str, optional
-        Name of the array of matrices. By default it is the one with a usual name (matrices, X, x,
-        data, covariances, covs, cov, spd, SPD, spds or features), else the only stack of square
-        matrices in the file. X_train and X_test (or train_X and test_X, and so on for all usual
-        names) are joined.
+        Name of the array of matrices. By default the one with a usual name (matrices, X, x, data,
+        covariances, covs, cov, spd, SPD, spds or features), else the only stack of square
+        matrices. X_train and X_test (or train_X and test_X, and so on) are joined.
     labels : str, optional
-        Name of the array of labels. By default it is the one with a usual name (labels, y, Y,
-        label, target, targets, classes or gnd), or for joined matrices train_labels and
-        test_labels, or y_train and y_test, and so on.
+        Name of the array of labels. By default the one with a usual name (labels, y, Y, label,
+        target, targets, classes or gnd), or for joined matrices y_train and y_test, and so on.
     groups : str, optional
-        Name of the array of groups. For joined matrices "subject" also means subject_train and
-        subject_test, or train_subject and test_subject. None are loaded by default; ``notes`` then
-        list arrays with a usual name (groups, group, subjects, subject, sessions or session).
+        Name of the array of groups; "subject" also means subject_train and subject_test. None are
+        loaded by default; ``notes`` then list arrays that are named like groups.
     limit : int, default=2**32
-        Largest number of bytes that the loaded arrays may take in memory, compared with the headers
-        before anything is allocated. Checking takes two to three times as much for a moment.
+        Largest number of bytes that the loaded arrays may take in memory.
     regularize : {"raise", "shrink"} or float, default="raise"
         As in `divlearn.check_spd`; learned from the training part, if the file has one.
-
-    Returns
-    -------
-    Dataset
-        Named as the file, with ``labels`` None where it has none. ``files`` are the images that
-        ``divlearn describe`` made the matrices from. Where the file has a training and a test
-        part, that is the one official split.
-
-    Notes
-    -----
-    Matrices may be stacked along the first axis or, as in MATLAB, along the last: the two equal
-    axes are those of the matrices. If all three are equal, the order in which the matrices are
-    symmetric is taken. Labels of shape (n, 1) or (1, n) are flattened, whole floats become
-    integers, and bytes and MATLAB's char arrays and cells of text become str.
-
-    Arrays inside groups of HDF5 files, and structs of MATLAB 7.3, are found by the last part of
-    their path, and by the whole path, such as "subject 1/X", where several have the same name.
-
-    Files are taken to be hostile. Nothing is unpickled, extracted or looked up in another file, and
-    the claims of a header are checked before they are believed. HDF5 is read by h5py, whose library
-    may crash or not come back on files that are forged; see SECURITY.md.
 
     Examples
     --------
@@ -81,18 +57,15 @@ def load_spd(
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder) / "two_classes.npz"
     ...     np.savez(path, X=np.stack([np.eye(3), 2 * np.eye(3)]), y=[[1.0], [2.0]])
-    ...     data = load_spd(path)
-    >>> data, data.labels
-    (<Dataset two_classes: 2 matrices, 2 classes, 5 random splits>, array([1, 2]))
+    ...     print(load_spd(path))
+    <Dataset two_classes: 2 matrices, 2 classes, 5 random splits>
     """
     path = Path(path)
     found = read_spd(
         path, matrices=matrices, labels=labels, groups=groups, limit=limit, regularize=regularize
     )
-    notes = tuple(
-        f'{path.name} has an array `{name}`; pass groups="{name}" to keep its groups together'
-        for name in found.group_names
-    )
+    hint = path.name + ' has an array `{0}`; pass groups="{0}" to keep its groups together'
+    notes = tuple(hint.format(name) for name in found.group_names)
     return from_file(found, path.stem, found.groups, notes)
 
 
@@ -113,7 +86,7 @@ def from_file(
     )
 
 
-def load_image_folder(path: PathLike, descriptor: Any = None) -> Dataset:
+def load_image_folder(path: PathLike, descriptor: BaseEstimator | None = None) -> Dataset:
     """Images in sub-folders, whose names are the labels, as covariance matrices.
 
     Parameters
