@@ -44,7 +44,7 @@ def relative_error(computed, expected):
     return (np.abs(computed - expected) / (scale[:, :, None] * scale[:, None, :])).max()
 
 
-@pytest.mark.parametrize("features", [1, 2, 5, 7, 8, 9, 16, 29, 33])
+@pytest.mark.parametrize("features", [1, 7, 8, 33])
 @pytest.mark.parametrize("shape", [(40, 50), (3, 90), (90, 2)])
 def test_integral_images_sum_over_boxes(features, shape):
     rng = np.random.default_rng(features)
@@ -104,7 +104,7 @@ def test_the_kernel_never_reads_elsewhere(change, message):
 
 
 @given(seed=st.integers(0, 2**32 - 1), offset=st.sampled_from([0.0, 100.0, -1e6]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_box_covariances_agree_with_numpy(seed, offset):
     rng = np.random.default_rng(seed)
     shape = rng.integers(4, 60, 2)

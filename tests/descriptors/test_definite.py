@@ -39,7 +39,7 @@ def smallest_correlation(covariances: np.ndarray) -> np.ndarray:
 # --- the repair
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     seed=seeds,
     d=st.integers(2, 9),
@@ -64,7 +64,7 @@ def test_singular_matrices_reach_the_floor_and_no_more(seed, d, floor, data):
     np.testing.assert_array_equal(repaired, repaired.mT)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seed=seeds, d=st.integers(1, 9), dtype=st.sampled_from(["float64", "float32"]))
 def test_the_repair_is_idempotent(seed, d, dtype):
     rng = np.random.default_rng(seed)
@@ -77,7 +77,7 @@ def test_the_repair_is_idempotent(seed, d, dtype):
     check_spd(repaired)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=seeds, d=st.integers(2, 7))
 def test_units_of_variables_commute_with_the_repair(seed, d):
     rng = np.random.default_rng(seed)

@@ -103,13 +103,6 @@ def test_npy_holds_matrices_only(tmp_path, order):
     assert data.labels is None
 
 
-def test_the_content_tells_the_format(tmp_path):
-    for i, writer in enumerate(WRITERS.values()):
-        path = tmp_path / f"{i}.npy"
-        writer(path, {"X": X, "y": CLASSES})
-        np.testing.assert_array_equal(read_spd(path).matrices, X)
-
-
 def test_a_cube_is_turned_until_it_is_symmetric(tmp_path, write):
     cube = random_spd(4, 4)
     for axis in (0, -1):

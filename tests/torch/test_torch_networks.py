@@ -127,8 +127,7 @@ def test_leading_shapes(clusters):
 # --- mixed precision ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
-def test_a_network_in_mixed_precision(clusters, half):
+def test_a_network_in_mixed_precision(clusters):
     """Scaled gradients and autocast: divergences and steps as in float32."""
     X = clusters[0].float()
     found = []
@@ -136,7 +135,7 @@ def test_a_network_in_mixed_precision(clusters, half):
         layer = DivergenceLayer.from_atoms(X[:3], "line")
         optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
         scaler = torch.amp.GradScaler("cpu", enabled=enabled)
-        with torch.autocast("cpu", dtype=half, enabled=enabled):
+        with torch.autocast("cpu", dtype=torch.float16, enabled=enabled):
             values = layer(X)
             assert values.dtype == torch.float32
             loss = values.mean()

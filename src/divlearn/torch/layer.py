@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import Any, Self
 
 import numpy as np
@@ -208,10 +207,11 @@ class DivergenceLayer(nn.Module):
 
 
 def _geoopt_parameter() -> Callable[[Tensor], Tensor]:
-    if find_spec("geoopt") is None:
-        raise ImportError("manifold=True needs geoopt; install it, or use `stepping` instead")
-    import geoopt
-
+    try:
+        import geoopt
+    except ImportError as error:
+        message = "manifold=True needs geoopt; install it, or use `stepping` instead"
+        raise ImportError(message) from error
     manifold = geoopt.SymmetricPositiveDefinite()
     return lambda atoms: geoopt.ManifoldParameter(atoms, manifold=manifold)
 
