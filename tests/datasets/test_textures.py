@@ -47,13 +47,6 @@ def test_pixels_that_fill_no_patch_are_left_out():
     assert textures.labels.tolist() == ["brick"] * 25 + ["grass"] * 25 + ["gravel"] * 25
 
 
-def test_says_what_it_is(textures):
-    assert repr(textures) == "<Dataset textures: 768 matrices, 3 classes, 5 random splits>"
-    assert "CC0" in textures.terms
-    assert "A class is one photograph" in textures.summary()
-    assert [len(train) for train, _ in textures.splits()] == [614] * 5
-
-
 @pytest.mark.parametrize(
     ("patch", "error", "message"),
     [

@@ -115,21 +115,6 @@ def test_only_what_falls_short_is_changed():
     np.testing.assert_array_equal(changed, [1, 4])
 
 
-@pytest.mark.parametrize("shape", [(4, 4), (1, 4, 4), (2, 3, 4, 4)])
-def test_leading_dimensions(shape):
-    covariances = np.broadcast_to(singular(np.random.default_rng(2), 1, 4, 2)[0], shape)
-    repaired = quiet(covariances, 1e-6)
-    assert repaired.shape == shape
-    np.testing.assert_allclose(smallest_correlation(repaired), 1e-6, rtol=1e-8)
-
-
-@pytest.mark.parametrize("value", [1e-300, 2.0, 1e300])
-@pytest.mark.parametrize("floor", [1e-8, 0.3, 0.99])
-def test_one_variable_needs_no_repair(value, floor):
-    covariance = np.full((1, 1, 1), value)
-    np.testing.assert_array_equal(ensure_definite(covariance, floor), covariance)
-
-
 # --- variables without variance
 
 

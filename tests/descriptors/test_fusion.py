@@ -10,11 +10,9 @@ from conftest import wishart
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyriemann.estimation import Covariances
-from pyriemann.tangentspace import TangentSpace
 from scipy.linalg import block_diag
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import make_pipeline
 
 from divlearn.descriptors.definite import Regularize
 from divlearn.descriptors.fusion import BlockDiagonal
@@ -77,14 +75,6 @@ def test_every_form_of_samples():
     ]
     for form in forms:
         np.testing.assert_array_equal(BlockDiagonal().fit_transform(form), expected)
-
-
-def test_object_arrays_of_streams_of_different_sizes():
-    P, Q = streams(3, sizes=(2, 3))
-    objects = np.empty((4, 2), dtype=object)
-    for i, pair in enumerate(samples(P, Q)):
-        objects[i, 0], objects[i, 1] = pair
-    np.testing.assert_array_equal(BlockDiagonal().fit_transform(objects), joined(P, Q))
 
 
 def test_types():
@@ -163,14 +153,6 @@ def test_transformers_that_know_arrays_only():
     for form in (X, [tuple(sample) for sample in X], list(X)):
         fused = BlockDiagonal(Covariances("cov")).fit_transform(form)
         np.testing.assert_array_equal(fused, expected)
-
-
-def test_a_transformer_that_returns_no_matrices():
-    fusion = BlockDiagonal(make_pipeline(Covariances("cov"), TangentSpace()))
-    with pytest.raises(
-        ValueError, match=r"^streams\[0\] has shape \(5, 6\), expected \(n_matrices"
-    ):
-        fusion.fit(np.random.default_rng(7).standard_normal((5, 2, 3, 40)))
 
 
 # --- among other estimators
