@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import struct
 import warnings
 import zlib
@@ -178,14 +177,6 @@ def test_cross_validation_takes_it(files):
     np.testing.assert_array_equal(cross_val_score(pipeline, files, labels, cv=3), expected)
 
 
-def test_nothing_is_read_before_it_is_asked_for(tmp_path):
-    files = ImageFiles([tmp_path / "missing.png", save(tmp_path / "1.png", GREY)])
-    assert len(files[1:]) == 1
-    np.testing.assert_array_equal(files[1], GREY)
-    with pytest.raises(FileNotFoundError, match=r"missing\.png"):
-        files[0]
-
-
 def test_natural_order(tmp_path):
     names = ["10.png", "9.gif", "a2b10.png", "a2b9.png", "a10b1.png", "01.png", "1.png"]
     for name in [*names, ".hidden.png", "notes.txt", "noise"]:
@@ -278,19 +269,12 @@ def test_nothing_but_value_errors_escapes(tmp_path, format):
     assert all(problem.startswith(str(path)) for problem in problems)
 
 
+@pytest.mark.parametrize("content", [encoded("PPM"), b"", b"%!PS-Adobe-3.0 EPSF-3.0\n", bytes(999)])
 @pytest.mark.parametrize("suffix", SUFFIXES.values())
-def test_content_of_another_kind(tmp_path, suffix):
+def test_content_of_another_kind(tmp_path, suffix, content):
     path = tmp_path / f"liar{suffix}"
-    path.write_bytes(encoded("PPM"))
-    with pytest.raises(ValueError, match=f"liar{suffix}: its content is not the .* image"):
-        read(path)
-
-
-@pytest.mark.parametrize("content", [b"", b"\x89PNG", b"%!PS-Adobe-3.0 EPSF-3.0\n", b"\0" * 1000])
-def test_content_that_is_no_image(tmp_path, content):
-    path = tmp_path / "not.png"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"not\.png: its content is not the PNG image"):
+    with pytest.raises(ValueError, match=f"liar{suffix}: its content is not the .* image"):
         read(path)
 
 
@@ -298,12 +282,3 @@ def test_content_that_is_no_image(tmp_path, content):
 def test_other_suffixes_are_refused_at_once(name):
     with pytest.raises(ValueError, match=f"{name}: its suffix .* must be one of .png, .gif"):
         ImageFiles([name])
-
-
-def test_what_is_no_regular_file(tmp_path):
-    (tmp_path / "folder.png").mkdir()
-    os.mkfifo(tmp_path / "pipe.png")
-    with pytest.raises(IsADirectoryError, match=r"folder\.png: it is a folder, must be a file"):
-        read(tmp_path / "folder.png")
-    with pytest.raises(ValueError, match=r"pipe\.png: it is a device, pipe or socket"):
-        read(tmp_path / "pipe.png")

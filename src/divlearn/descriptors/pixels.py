@@ -229,10 +229,8 @@ class _Planes:
         return np.asarray(np.gradient(self.grey, axis=1))
 
     def coordinate(self, axis: int) -> RealArray:
-        shape = [1, 1, 1]
-        shape[axis] = -1
-        steps = np.arange(self.images.shape[axis], dtype=float).reshape(shape)
-        return np.broadcast_to(steps, self.images.shape[:3])
+        shape = self.images.shape[:3]
+        return np.broadcast_to(np.indices(shape, dtype=float, sparse=True)[axis], shape)
 
     def colour(self, channel: int) -> RealArray:
         if self.images.shape[-1] != 3:
@@ -361,7 +359,5 @@ def _call(
 
 def _second_difference(grey: RealArray) -> RealArray:
     """Along the last axis; a border pixel has that of its neighbour."""
-    result = np.empty_like(grey)
-    result[..., 1:-1] = grey[..., 2:] - 2 * grey[..., 1:-1] + grey[..., :-2]
-    result[..., 0], result[..., -1] = result[..., 1], result[..., -2]
-    return result
+    inner = grey[..., 2:] - 2 * grey[..., 1:-1] + grey[..., :-2]
+    return np.pad(inner, ((0, 0), (0, 0), (1, 1)), mode="edge")
