@@ -66,8 +66,8 @@ class Dataset:
 
     name: str
     labels: Any  # an array, or None; loose, since most data has labels
-    citation: str
-    terms: str
+    citation: str = NOT_STATED
+    terms: str = NOT_STATED
     rule: SplitRule = SplitRule(5, 0.8)
     images: Samples | None = None
     series: Samples | None = None
@@ -202,13 +202,6 @@ class Dataset:
         if self.raw is not None and self.stored is None:  # nothing is computed to be shown
             content = f"{len(self.raw)} {'series' if self.images is None else 'images'}"
         return f"<Dataset {self.name}: {content} without labels>"
-
-
-def of_checked(matrices: RealArray, **fields: Any) -> Dataset:
-    """Make a data set of matrices that `check_spd` returned: it does not check them again."""
-    made = Dataset(stored=matrices, **fields)
-    vars(made)["matrices"] = matrices  # where the cached property keeps them
-    return made
 
 
 def find_copies(samples: Samples) -> list[tuple[int, ...]]:

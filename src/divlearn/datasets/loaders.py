@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 
 from divlearn.arrays import Labels
 from divlearn.checks import check_count, import_extra
-from divlearn.datasets.dataset import NOT_STATED, Dataset, of_checked
+from divlearn.datasets.dataset import Dataset
 from divlearn.descriptors.gaussian import GaussianEmbedding
 from divlearn.descriptors.region import RegionCovariance
 from divlearn.files import ImageFiles, SPDFile, list_images, read_spd
@@ -64,8 +64,10 @@ def load_spd(
     found = read_spd(
         path, matrices=matrices, labels=labels, groups=groups, limit=limit, regularize=regularize
     )
-    hint = path.name + ' has an array `{0}`; pass groups="{0}" to keep its groups together'
-    notes = tuple(hint.format(name) for name in found.group_names)
+    notes = tuple(
+        f'{path.name} has an array `{name}`; pass groups="{name}" to keep its groups together'
+        for name in found.group_names
+    )
     return from_file(found, path.stem, found.groups, notes)
 
 
@@ -73,17 +75,17 @@ def from_file(
     found: SPDFile, name: str, groups: Labels | None, notes: tuple[str, ...] = ()
 ) -> Dataset:
     """Make the content of a file, whose matrices were checked, a data set."""
-    return of_checked(
-        found.matrices,
-        name=name,
-        labels=found.labels,
-        citation=NOT_STATED,
-        terms=NOT_STATED,
+    made = Dataset(
+        name,
+        found.labels,
         official_splits=() if found.splits is None else (found.splits,),
         groups=groups,
         notes=notes,
+        stored=found.matrices,
         files=found.files,
     )
+    vars(made)["matrices"] = found.matrices  # where the cached property keeps what it checked
+    return made
 
 
 def load_image_folder(path: PathLike, descriptor: BaseEstimator | None = None) -> Dataset:
@@ -122,8 +124,6 @@ def load_image_folder(path: PathLike, descriptor: BaseEstimator | None = None) -
     return Dataset(
         folder.resolve().name,
         np.array([image.parent.name for image in paths]),
-        NOT_STATED,
-        NOT_STATED,
         images=ImageFiles(paths),
         descriptor=RegionCovariance("texture") if descriptor is None else descriptor,
     )
@@ -243,7 +243,6 @@ def _load_series(problem: str, **fields: Any) -> Dataset:
     numbers = labels[0].isdecimal()
     return Dataset(
         labels=np.array(labels).astype(np.int64) if numbers else np.array(labels),
-        terms=NOT_STATED,
         series=series,
         official_splits=((np.arange(sizes[0]), np.arange(sizes[0], sum(sizes))),),
         **fields,

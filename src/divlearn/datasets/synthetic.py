@@ -54,7 +54,6 @@ def make_wishart_clusters(
         spread by :math:`\sigma = (2 / \mathrm{dof})^{1/2}` in every direction.
     separation : float, default=10
         Distance of two centres in units of :math:`\sigma`, as a root mean square over all pairs.
-        The best rule confuses two clusters with probability :math:`\Phi(-\text{separation} / 2)`.
     condition : float, default=10, of the matrix around which the centres are placed.
     shuffle, return_centers : bool, default=True and False
     random_state : int, RandomState or None, default=None

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import gen_batches
 
 from divlearn import tolerances
 from divlearn.arrays import IntArray, RealArray
@@ -96,8 +97,8 @@ def _direct(maps: RealArray, boxes: Boxes) -> RealArray:
         members = np.flatnonzero(group.ravel() == number)
         windows = np.lib.stride_tricks.sliding_window_view(maps, (height, width), axis=(1, 2))
         step = max(1, _BLOCK_VALUES // (n_features * height * width))
-        for start in range(0, len(members), step):
-            part = members[start : start + step]
+        for rows in gen_batches(len(members), step):
+            part = members[rows]
             samples = windows[:, boxes[part, 0], boxes[part, 1]].swapaxes(0, 1)
             result[part] = covariances(samples.reshape(len(part), n_features, -1))
     return result

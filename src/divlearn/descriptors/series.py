@@ -6,6 +6,7 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray, check_real
@@ -43,17 +44,15 @@ class Series:
 
     def map(self, function: Callable[[RealArray], RealArray]) -> RealArray:
         """Apply a function of float64 arrays (n, n_channels, n_times) that returns (n, ...)."""
-        parts, order = [], []
-        for places, array in self._groups:
-            step = max(1, _BLOCK_ENTRIES // array[0].size)
-            order.append(places)
-            for start in range(0, len(array), step):
-                parts.append(function(array[start : start + step].astype(np.float64)))
-        values: RealArray = np.concatenate(parts)
-        if len(self._groups) == 1:
-            return values
+        values = np.concatenate(
+            [
+                function(array[rows].astype(np.float64))
+                for _, array in self._groups
+                for rows in gen_batches(len(array), max(1, _BLOCK_ENTRIES // array[0].size))
+            ]
+        )
         result = np.empty_like(values)
-        result[np.concatenate(order)] = values
+        result[np.concatenate([places for places, _ in self._groups])] = values
         return result
 
 
