@@ -11,21 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import IntArray, RealArray
 from divlearn.descriptors import covariances as over
+from divlearn.descriptors import pixels
 from divlearn.descriptors.covariances import Boxes, check_boxes, check_sides
 from divlearn.descriptors.definite import MatrixTransformer, check_floor, ensure_definite
-from divlearn.descriptors.pixels import (
-    COORDINATES,
-    SMALLEST_SIDE,
-    Feature,
-    GaborBank,
-    Images,
-    Preset,
-    Stack,
-    check_images,
-    get_preset,
-    pixel_features,
-    stacks,
-)
+from divlearn.descriptors.pixels import COORDINATES, Feature, GaborBank, Images, Preset, Stack
 from divlearn.fitting.labelled import fit_method
 from divlearn.fitting.progress import narrated, tell
 from divlearn.fitting.targets import locate_errors
@@ -147,13 +136,13 @@ class RegionCovariance(MatrixTransformer):
 
     def _fit(self, X: Images) -> list[Part]:
         """Fit; return the covariances, if learning took them."""
-        _, first, _ = next(stacks(check_images(X)[:1], 1))
+        _, first, _ = next(pixels.stacks(pixels.check_images(X)[:1], 1))
         self._set_or_check_count(first.shape[-1], "channels", reset=True)
-        preset = get_preset(self.features)
+        preset = pixels.get_preset(self.features)
         # Names need no whole image, but a function of the user may.
         named = all(isinstance(feature, str | GaborBank) for feature in preset.features)
-        probe = first[:, :SMALLEST_SIDE, :SMALLEST_SIDE] if named else first
-        self.feature_names_ = pixel_features(probe, preset.features)[1]
+        probe = first[:, : pixels.SMALLEST_SIDE, : pixels.SMALLEST_SIDE] if named else first
+        self.feature_names_ = pixels.pixel_features(probe, preset.features)[1]
         preset.check_kept(self.feature_names_)
         check_floor(self.floor, d=len(self.feature_names_))
         self._places(first.shape[1:3], None, 0)
@@ -201,7 +190,7 @@ class RegionCovariance(MatrixTransformer):
 
     def _describe(self, covariances: RealArray, floor: float) -> RealArray:
         matrices = ensure_definite(covariances, floor, name="region covariances")
-        keep = get_preset(self.features).keep_variance
+        keep = pixels.get_preset(self.features).keep_variance
         if keep is not None:
             scaled = np.flatnonzero([name not in keep for name in self.feature_names_])
             deviations = np.ones(matrices.shape[:2])
@@ -211,7 +200,7 @@ class RegionCovariance(MatrixTransformer):
         return matrices
 
     def _parts(self, X: Images, boxes: Sequence[ArrayLike] | None = None) -> list[Part]:
-        images = check_images(X)
+        images = pixels.check_images(X)
         if boxes is not None and len(boxes) != len(images):
             raise ValueError(
                 f"boxes are given for {len(boxes)} images, but X has {len(images)}; pass one "
@@ -220,7 +209,7 @@ class RegionCovariance(MatrixTransformer):
         # Products are small, and stacks may run side by side: no BLAS threads below.
         with limit_blas(1), narrated(type(self).__name__, self.verbose):
             work = Parallel(n_jobs=self.n_jobs, require="sharedmem", return_as="generator")(
-                delayed(self._part)(stack, boxes) for stack in stacks(images, _STACK_PIXELS)
+                delayed(self._part)(stack, boxes) for stack in pixels.stacks(images, _STACK_PIXELS)
             )
             parts = []
             for part in work:
@@ -234,7 +223,7 @@ class RegionCovariance(MatrixTransformer):
         indices = range(first, first + n_images)
         self._set_or_check_count(n_channels, "channels", reset=False, where=f"X[{first}]")
         places = [self._places((height, width), boxes, index) for index in indices]
-        maps, names = pixel_features(images, get_preset(self.features).features)
+        maps, names = pixels.pixel_features(images, pixels.get_preset(self.features).features)
         if names != self.feature_names_:
             raise ValueError(
                 f"X[{first}] has the features {names}, but {type(self).__name__} was fitted "
