@@ -184,15 +184,6 @@ def test_affine_invariants_do_not_depend_on_the_condition(make):
     np.testing.assert_allclose(*spectra, rtol=1e-9, atol=1e-9)
 
 
-def test_one_cluster_and_one_row(make):
-    X, centre = one_cluster(make, 5, 3, 0, separation=100)
-    assert np.linalg.cond(centre) == pytest.approx(10)
-    X, _, centers = make(3, 4, 1, random_state=0, return_centers=True)
-    assert X.shape == (12, 1, 1)
-    assert (X > 0).all()
-    assert len(np.unique(centers)) == 3
-
-
 # --- Wishart and inverse Wishart ------------------------------------------------------------------
 
 

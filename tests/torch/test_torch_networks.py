@@ -42,12 +42,6 @@ def test_random_atoms_differ_and_are_well_conditioned(d):
     assert repr(layer) == f"DivergenceLayer(n_atoms=6, d={d}, out_features=6)"
 
 
-def test_default_type_and_given_type():
-    assert DivergenceLayer(2, 3).atoms.dtype == torch.float32
-    double = DivergenceLayer(2, 3, dtype=torch.float64)
-    assert {p.dtype for p in double.parameters()} == {torch.float64}
-
-
 @pytest.mark.parametrize(
     ("divergence", "pairs", "learned"),
     [

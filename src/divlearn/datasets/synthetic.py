@@ -275,7 +275,7 @@ class ClusterPlan:
 
 
 def row_blocks(n_matrices: int, d: int) -> Iterator[slice]:
-    """Rows to draw at a time, so that little beside the result is in memory."""
+    """Rows to draw at a time, so that memory holds little but the result."""
     return gen_batches(n_matrices, max(1, _BLOCK_ENTRIES // d**2))
 
 

@@ -130,14 +130,10 @@ def _by_integral_images(
 
 def _worst_pair(ratio: RealArray, coordinates: Mapping[int, int]) -> RealArray:
     """Largest geometric mean of two ratios, but for those of two coordinates."""
-    known = np.isin(np.arange(ratio.shape[1]), list(coordinates))
-    if known.all():
-        return np.zeros(len(ratio))
-    others: RealArray = ratio[:, ~known].max(axis=1)
-    if not known.any():
-        return others
+    is_known = np.isin(np.arange(ratio.shape[1]), list(coordinates))
+    known, others = (ratio[:, some].max(axis=1, initial=0) for some in (is_known, ~is_known))
     with np.errstate(invalid="ignore"):  # nothing times infinity is nothing: exact zeros
-        mixed = np.sqrt(np.nan_to_num(others * ratio[:, known].max(axis=1), nan=0.0, posinf=np.inf))
+        mixed = np.sqrt(np.nan_to_num(others * known, nan=0.0, posinf=np.inf))
     return np.maximum(others, mixed)
 
 

@@ -1,4 +1,4 @@
-"""Kernel descriptors: how tracks of a sequence, or pixel features, resemble each other."""
+"""Kernel descriptors: similarities of the tracks of a sequence, or of pixel features."""
 
 from collections.abc import Sequence
 

@@ -77,9 +77,9 @@ def choose(
     if groups is not None:
         together = _find_column(by_name, groups, parts) or (_get(by_name, groups, "groups"),)
     taken = {*parts, *chosen, *together}
-    beside = {name: _find_column(by_name, name, parts) for name in (FILES, *GROUP_NAMES)}
-    beside = {name: one for name, one in beside.items() if one and not taken.intersection(one)}
-    return parts, chosen, together, beside
+    others = {name: _find_column(by_name, name, parts) for name in (FILES, *GROUP_NAMES)}
+    others = {name: one for name, one in others.items() if one and not taken.intersection(one)}
+    return parts, chosen, together, others
 
 
 def _find_column(by_name: dict[str, Variable], name: str, parts: Column) -> Column:

@@ -47,10 +47,10 @@ def read_spd(
     with open_regular(path, path.name) as file, explaining(path.name, limit):
         size = os.fstat(file.fileno()).st_size
         with _opener(file, size)(file, size) as variables:
-            parts, y, together, beside = choose(variables, matrices, labels, groups, square)
+            parts, y, together, others = choose(variables, matrices, labels, groups, square)
             sizes = _check_choice(parts, y, together, square)
-            beside = {name: one for name, one in beside.items() if fits(one, sizes)}
-            files = beside.pop(FILES, ())
+            others = {name: one for name, one in others.items() if fits(one, sizes)}
+            files = others.pop(FILES, ())
             chosen = (*parts, *y, *together, *files)
             n_bytes = sum(variable.n_bytes for variable in chosen)
             check_limit(n_bytes, limit, " and ".join(map(str, chosen)))
@@ -68,8 +68,8 @@ def read_spd(
         joined = np.concatenate(stacks)
         splits = np.arange(sizes[0]), np.arange(sizes[0], sum(sizes))
     labelled, grouped, made_from = columns
-    others = () if together else tuple(beside)
-    return SPDFile(joined, labelled, splits, grouped, made_from, others)
+    names = () if together else tuple(others)
+    return SPDFile(joined, labelled, splits, grouped, made_from, names)
 
 
 def _opener(
@@ -139,9 +139,9 @@ def _read_stack(variable: Variable, limit: int) -> np.ndarray:
     if a != b or are_symmetric(stack):
         return stack
     # The array is a cube. If it is symmetric both ways, both ways give the same matrices.
-    turned = np.moveaxis(stack, -1, 0)
-    if are_symmetric(turned):
-        return turned
+    last = np.moveaxis(stack, -1, 0)
+    if are_symmetric(last):
+        return last
     raise Refusal(
         f"{variable} has three equal axes, and its matrices are symmetric along neither the first "
         "nor the last; symmetrize them, or save another number of matrices"
