@@ -107,7 +107,7 @@ def describe_boxes(name: str, preset: str, size: int | None, sides: tuple[int, i
     image = getattr(data, name)()[:size, :size]
     channels = image[None, ..., None] if image.ndim == 2 else image[None]
     maps, names = pixel_features(channels.astype(float), get_preset(preset).features)
-    axes = [COORDINATES.get(feature) for feature in names]
+    axes = {i: COORDINATES[name] for i, name in enumerate(names) if name in COORDINATES}
     rng = np.random.default_rng(0)
     corners = [(rng.random(1000) * (size - sides[1])).astype(int) for size in image.shape[:2]]
     lengths = rng.integers(*sides, (2, 1000))

@@ -15,7 +15,7 @@ from spd_files import mat_array, mat_element, mat_header, random_spd
 
 X = random_spd()
 N = len(X)
-BIG = 2**25  # bytes of a bomb
+BIG = 2**24  # bytes of a bomb
 LIMIT = 2**20
 h5py = pytest.importorskip("h5py", reason="h5py is not installed")
 

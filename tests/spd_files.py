@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import scipy.io
 
+from divlearn.files import SPDFile, read_spd
+
 Arrays = dict[str, Any]
 
 
@@ -86,6 +88,14 @@ WRITERS: dict[str, Callable[[Path, Arrays], None]] = {
     "hdf5": write_hdf5,
     "hdf5 chunked": write_hdf5_chunked,
 }
+
+
+each_format = pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
+
+
+def load(folder: Path, arrays: Arrays, write=write_npz, **options) -> SPDFile:
+    write(folder / "data", arrays)
+    return read_spd(folder / "data", **options)
 
 
 # --- MATLAB level 5, byte by byte -----------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 from conftest import wishart
@@ -225,10 +223,6 @@ def test_summary(stored):
     assert "3 x 3; 2 classes of 3; 1 official split." in official.summary()
 
 
-def test_repr_is_short(stored):
-    assert repr(stored) == "<Dataset some: 70 matrices, 3 classes, 5 random splits>"
-
-
 def test_repr_without_labels_computes_nothing(stored):
     CALLS.clear()
     dataset = described()
@@ -240,13 +234,3 @@ def test_repr_without_labels_computes_nothing(stored):
     stored.labels = None
     assert repr(stored) == "<Dataset some: 70 matrices without labels>"
     assert repr(Dataset("bare", None, "", "")) == "<Dataset bare: 0 matrices without labels>"
-
-
-def test_pickles():
-    dataset = described()
-    expected = dataset.matrices
-    CALLS.clear()
-    copy = pickle.loads(pickle.dumps(dataset))
-    np.testing.assert_array_equal(copy.matrices, expected)
-    assert CALLS == []  # what was computed travels along
-    assert copy.summary() == dataset.summary()

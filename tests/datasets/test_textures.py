@@ -41,21 +41,10 @@ def test_covariances_are_those_of_numpy(textures):
             )
 
 
-def test_the_same_every_time(textures):
-    np.testing.assert_array_equal(load_textures().matrices, textures.matrices)
-
-
 def test_pixels_that_fill_no_patch_are_left_out():
     textures = load_textures(100)
     assert textures.matrices.shape == (3 * 5 * 5, 5, 5)
     assert textures.labels.tolist() == ["brick"] * 25 + ["grass"] * 25 + ["gravel"] * 25
-
-
-def test_says_what_it_is(textures):
-    assert repr(textures) == "<Dataset textures: 768 matrices, 3 classes, 5 random splits>"
-    assert "CC0" in textures.terms
-    assert "A class is one photograph" in textures.summary()
-    assert [len(train) for train, _ in textures.splits()] == [614] * 5
 
 
 @pytest.mark.parametrize(

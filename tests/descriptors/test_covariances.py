@@ -44,7 +44,7 @@ def relative_error(computed, expected):
     return (np.abs(computed - expected) / (scale[:, :, None] * scale[:, None, :])).max()
 
 
-@pytest.mark.parametrize("features", [1, 2, 5, 7, 8, 9, 16, 29, 33])
+@pytest.mark.parametrize("features", [1, 7, 8, 33])
 @pytest.mark.parametrize("shape", [(40, 50), (3, 90), (90, 2)])
 def test_integral_images_sum_over_boxes(features, shape):
     rng = np.random.default_rng(features)
@@ -104,14 +104,14 @@ def test_the_kernel_never_reads_elsewhere(change, message):
 
 
 @given(seed=st.integers(0, 2**32 - 1), offset=st.sampled_from([0.0, 100.0, -1e6]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_box_covariances_agree_with_numpy(seed, offset):
     rng = np.random.default_rng(seed)
     shape = rng.integers(4, 60, 2)
     maps = rng.standard_normal((4, *shape)) + offset
     boxes = random_boxes(rng, shape, 100)
     expected = naive(maps, boxes)
-    assert relative_error(box_covariances(maps, boxes), expected) < 1e-9
+    assert relative_error(box_covariances(maps, boxes, {}), expected) < 1e-9
 
 
 def test_boxes_much_flatter_than_the_image_keep_their_digits():
@@ -120,7 +120,7 @@ def test_boxes_much_flatter_than_the_image_keep_their_digits():
     maps[:, 20:60, 20:60] = 1000 + 1e-5 * rng.standard_normal((3, 40, 40))
     inside = random_boxes(rng, (40, 40), 300) + 20
     boxes = np.concatenate([random_boxes(rng, (80, 80), 300), inside])
-    computed, expected = box_covariances(maps, boxes), naive(maps, boxes)
+    computed, expected = box_covariances(maps, boxes, {}), naive(maps, boxes)
     assert relative_error(computed[300:], expected[300:]) < 1e-7  # what 1000 + 1e-5 z can hold
     assert relative_error(computed[:300], expected[:300]) < 1e-9
     # The same by integral images alone is lost: the guard did its work.
@@ -138,9 +138,9 @@ def test_coordinates_are_known():
     corners = rng.integers(0, 280, (5000, 2))
     boxes = np.concatenate([corners, corners + rng.integers(12, 20, (5000, 2))], axis=1)
     expected = naive(maps, boxes[::50])
-    computed = box_covariances(maps, boxes, [1, None, 0, None])
+    computed = box_covariances(maps, boxes, {0: 1, 2: 0})
     assert relative_error(computed[::50], expected) < 1e-11
-    only = box_covariances(maps[[0, 2]], boxes, [1, 0])
+    only = box_covariances(maps[[0, 2]], boxes, {0: 1, 1: 0})
     np.testing.assert_allclose(only[::50], expected[:, ::2, ::2], rtol=1e-9, atol=1e-9)
 
 
@@ -152,7 +152,7 @@ def test_features_constant_in_a_box_have_exactly_no_variance():
     boxes = np.concatenate(
         [random_boxes(rng, (40, 20), 200) + np.array([0, 20, 0, 20]), [[0, 0, 40, 40]]]
     )
-    computed = box_covariances(maps, boxes)
+    computed = box_covariances(maps, boxes, {})
     assert (computed[:, 1] == 0).all()
     assert (computed[:-1, 2] == 0).all()
     assert computed[-1, 2, 2] > 0

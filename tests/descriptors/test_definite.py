@@ -39,7 +39,7 @@ def smallest_correlation(covariances: np.ndarray) -> np.ndarray:
 # --- the repair
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     seed=seeds,
     d=st.integers(2, 9),
@@ -64,7 +64,7 @@ def test_singular_matrices_reach_the_floor_and_no_more(seed, d, floor, data):
     np.testing.assert_array_equal(repaired, repaired.mT)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seed=seeds, d=st.integers(1, 9), dtype=st.sampled_from(["float64", "float32"]))
 def test_the_repair_is_idempotent(seed, d, dtype):
     rng = np.random.default_rng(seed)
@@ -77,7 +77,7 @@ def test_the_repair_is_idempotent(seed, d, dtype):
     check_spd(repaired)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=seeds, d=st.integers(2, 7))
 def test_units_of_variables_commute_with_the_repair(seed, d):
     rng = np.random.default_rng(seed)
@@ -113,21 +113,6 @@ def test_only_what_falls_short_is_changed():
     np.testing.assert_array_equal(covariances, before)
     changed = np.flatnonzero((repaired != covariances).any(axis=(1, 2)))
     np.testing.assert_array_equal(changed, [1, 4])
-
-
-@pytest.mark.parametrize("shape", [(4, 4), (1, 4, 4), (2, 3, 4, 4)])
-def test_leading_dimensions(shape):
-    covariances = np.broadcast_to(singular(np.random.default_rng(2), 1, 4, 2)[0], shape)
-    repaired = quiet(covariances, 1e-6)
-    assert repaired.shape == shape
-    np.testing.assert_allclose(smallest_correlation(repaired), 1e-6, rtol=1e-8)
-
-
-@pytest.mark.parametrize("value", [1e-300, 2.0, 1e300])
-@pytest.mark.parametrize("floor", [1e-8, 0.3, 0.99])
-def test_one_variable_needs_no_repair(value, floor):
-    covariance = np.full((1, 1, 1), value)
-    np.testing.assert_array_equal(ensure_definite(covariance, floor), covariance)
 
 
 # --- variables without variance

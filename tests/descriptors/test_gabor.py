@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.ndimage import convolve
 
 from divlearn.descriptors import GaborBank
 
@@ -31,13 +30,11 @@ def test_against_convolution_in_space(images, sigma):
     middle = (slice(25, -25), slice(25, -25))  # untouched by how borders are continued
     for index, (scale, orientation) in enumerate(np.ndindex(2, 3)):
         wave = kernel(np.pi / 2 / 2 ** (scale / 2), np.pi * orientation / 3, sigma, 24)
-        for image, magnitudes in zip(images, computed[:, index], strict=True):
-            real, imaginary = (
-                convolve(image, part, mode="reflect") for part in (wave.real, wave.imag)
-            )
-            np.testing.assert_allclose(
-                magnitudes[middle], np.hypot(real, imaginary)[middle], atol=1e-6
-            )
+        windows = np.lib.stride_tricks.sliding_window_view(images, (49, 49), axis=(1, 2))
+        response = np.einsum("nyxab,ab->nyx", windows, wave[::-1, ::-1])  # around pixel (24, 24)
+        np.testing.assert_allclose(
+            computed[:, index, *middle], np.abs(response[:, 1:-1, 1:-1]), atol=1e-6
+        )
 
 
 def test_it_finds_the_wave_it_looks_for():
@@ -54,23 +51,6 @@ def test_constants_vanish_and_do_not_matter(images):
     bank = GaborBank()
     np.testing.assert_allclose(bank.magnitudes(np.full((1, 41, 41), 1e3)), 0, atol=1e-9)
     np.testing.assert_allclose(bank.magnitudes(images + 7), bank.magnitudes(images), atol=1e-12)
-
-
-def test_scaling_the_image_scales_the_magnitudes(images):
-    bank = GaborBank()
-    np.testing.assert_allclose(
-        bank.magnitudes(-3 * images), 3 * bank.magnitudes(images), rtol=1e-9, atol=1e-12
-    )
-
-
-@pytest.mark.parametrize("size", [(41, 41), (30, 47), (5, 9)])
-def test_rotation_by_ninety_degrees_permutes_orientations(size):
-    image = np.random.default_rng(1).standard_normal((1, *size))
-    bank = GaborBank(scales=2, orientations=4)
-    straight = bank.magnitudes(image).reshape(2, 4, *size)
-    rotated = bank.magnitudes(np.rot90(image, axes=(1, 2))).reshape(2, 4, *size[::-1])
-    expected = np.rot90(np.roll(straight, 2, axis=1), axes=(2, 3))
-    np.testing.assert_allclose(rotated, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyriemann.estimation import Covariances, Shrinkage
 from pyriemann.geometry.covariance import covariances as pyriemann_covariances
 from pyriemann.tangentspace import TangentSpace
 from sklearn.base import clone
@@ -49,7 +48,7 @@ def quiet(transformer, X) -> np.ndarray:
 # --- the formula
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=seeds, d=st.integers(1, 6), extra=st.integers(3, 30))
 def test_the_formula(seed, d, extra):
     X = random_series(seed, d=d, n_times=d + extra)
@@ -59,15 +58,7 @@ def test_the_formula(seed, d, extra):
     np.testing.assert_array_equal(P, P.mT)
 
 
-def test_covariances_are_those_pyriemann_calls_cov():
-    X = random_series(0)
-    P = GaussianEmbedding().fit_transform(X)
-    mean = P[:, :3, 3]
-    S = P[:, :3, :3] - mean[:, :, None] * mean[:, None, :]
-    np.testing.assert_allclose(S, Covariances("cov").fit_transform(X), rtol=1e-11)
-
-
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=seeds, d=st.integers(1, 6))
 def test_determinants(seed, d):
     X = random_series(seed, d=d)
@@ -79,36 +70,12 @@ def test_determinants(seed, d):
     np.testing.assert_allclose(unit / unit[:, -1:, -1:], P, rtol=1e-12, atol=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
-@given(seed=seeds, d=st.integers(1, 5))
-def test_affine_changes_of_channels_are_congruences(seed, d):
-    rng = np.random.default_rng(seed)
-    X = random_series(seed, d=d)
-    A, b = rng.standard_normal((d, d)) + 3 * np.eye(d), rng.standard_normal((d, 1))
-    G = np.block([[A, b], [np.zeros((1, d)), np.ones((1, 1))]])
-    P, moved = GaussianEmbedding().fit_transform(X), GaussianEmbedding().fit_transform(A @ X + b)
-    np.testing.assert_allclose(moved, G @ P @ G.T, rtol=1e-9, atol=1e-10 * np.abs(moved).max())
-
-
-@settings(max_examples=20, deadline=None)
-@given(seed=seeds)
-def test_the_order_of_times_does_not_matter(seed):
-    X = random_series(seed)
-    shuffled = X[:, :, np.random.default_rng(seed).permutation(X.shape[2])]
-    expected = GaussianEmbedding().fit_transform(X)
-    result = GaussianEmbedding().fit_transform(shuffled)
-    np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-13)
-
-
 @pytest.mark.parametrize(("name", "function"), [("lwf", ledoit_wolf), ("oas", oas)])
 def test_shrunk_covariances(name, function):
     X = random_series(1, d=6, n_times=5)
     P = GaussianEmbedding(name).fit_transform(X)
     expected = [naive(one, function(one.T)[0]) for one in X]
     np.testing.assert_allclose(P, expected, rtol=1e-11, atol=1e-12)
-    mean = P[:, :6, 6]
-    S = P[:, :6, :6] - mean[:, :, None] * mean[:, None, :]
-    np.testing.assert_allclose(S, Covariances(name).fit_transform(X), rtol=1e-10, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", ["hub", "stu"])
@@ -157,26 +124,7 @@ def test_unknown_estimators(estimator):
         GaussianEmbedding(estimator).fit(random_series(0))
 
 
-@pytest.mark.parametrize("floor", [0, "no"])
-@each_transformer
-def test_floor_is_checked_in_fit(transformer, floor):
-    with pytest.raises(ValueError, match='must be "auto" or a number'):
-        clone(transformer).set_params(floor=floor).fit(random_series(0))
-
-
 # --- numbers
-
-
-@pytest.mark.parametrize("offset", [1e2, 1e4, 1e6])
-def test_large_offsets_cost_what_rounding_the_embedding_costs(offset):
-    # Multiples of 2^-20 can be shifted exactly.
-    X = np.round(random_series(4, n_times=200) * 2**20) / 2**20
-    P = GaussianEmbedding().fit_transform(X + offset)
-    G = np.eye(4)
-    G[:3, 3] = -offset
-    back, expected = G @ P @ G.T, GaussianEmbedding().fit_transform(X)
-    rounding = 10 * np.finfo(float).eps * offset**2
-    np.testing.assert_allclose(back, expected, rtol=1e-13, atol=rounding)
 
 
 def test_covariances_are_accurate_at_any_offset():
@@ -244,18 +192,6 @@ def test_short_series_are_regularised_and_it_is_said(n_times, dtype):
     np.testing.assert_array_equal(check_spd(P), P)
 
 
-def test_nothing_is_said_where_nothing_was_changed():
-    X = random_series(9)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        GaussianEmbedding().fit_transform(X)
-    X[2, 1] = X[2, 0]
-    with pytest.warns(SPDRepairWarning, match=r"^X: 1 of 5 matrices .*\(first: 2\)"):
-        P = GaussianEmbedding().fit_transform(X)
-    others = [0, 1, 3, 4]
-    np.testing.assert_array_equal(P[others], GaussianEmbedding().fit_transform(X[others]))
-
-
 def test_the_floor_that_was_asked_for():
     X = random_series(10, d=4, n_times=3)
     X -= X.mean(axis=2, keepdims=True)
@@ -279,13 +215,6 @@ def test_constant_channels(value, dtype):
     np.testing.assert_allclose(P[1, 2, [0, 1, 3]], P[1, 4, [0, 1, 3]] * P[1, 2, 4], rtol=1e-6)
 
 
-def test_series_without_any_variance():
-    X = random_series(12)
-    X[4] = 0.3
-    with pytest.raises(ValueError, match=r"^X: matrix 4 has no variance in any variable"):
-        GaussianEmbedding().fit_transform(X)
-
-
 # --- what comes in, for every transformer of series
 
 
@@ -304,36 +233,17 @@ def test_series_of_different_lengths(transformer):
 
 
 @each_transformer
-def test_an_array_and_the_list_of_its_series(transformer):
-    X = random_series(13)
-    transformer = clone(transformer)
-    expected = transformer.fit_transform(X)
-    np.testing.assert_array_equal(transformer.fit_transform(list(X)), expected)
-    np.testing.assert_array_equal(transformer.fit_transform(X.tolist()), expected)
-    np.testing.assert_allclose(transformer.fit_transform(np.asfortranarray(X)), expected)
-
-
-@each_transformer
 def test_many_series_are_computed_in_blocks(transformer):
     """More than 2**17 entries: a single series is a block of its own."""
     X = np.tile(random_series(14, n=50), (2**17 // random_series(14, n=50).size + 1, 1, 1))
-    expected = [clone(transformer).fit(X).transform(X[[i]])[0] for i in (0, 7, -1)]
-    found = clone(transformer).fit_transform(X)
-    np.testing.assert_allclose(found[[0, 7, -1]], expected, rtol=1e-13)
+    fitted = clone(transformer).fit(X)
+    expected = [fitted.transform(X[[i]])[0] for i in (0, 7, -1)]
+    np.testing.assert_allclose(fitted.transform(X)[[0, 7, -1]], expected, rtol=1e-13)
 
 
 @pytest.mark.parametrize(
     ("given_dtype", "expected"),
-    [
-        ("float32", "float32"),
-        (">f4", "float32"),
-        ("float64", "float64"),
-        (">f8", "float64"),
-        ("float16", "float64"),
-        ("longdouble", "float64"),
-        ("int8", "float64"),
-        ("uint64", "float64"),
-    ],
+    [(">f4", "float32"), (">f8", "float64"), ("float16", "float64"), ("uint64", "float64")],
 )
 @each_transformer
 def test_types(transformer, given_dtype, expected):
@@ -353,15 +263,6 @@ def test_one_double_makes_all_double(transformer):
     assert clone(transformer).fit_transform(X).dtype == np.float32
     X[3] = X[3].astype("float64")
     assert clone(transformer).fit_transform(X).dtype == np.float64
-
-
-@each_transformer
-def test_the_input_is_left_alone(transformer):
-    X = random_series(17)
-    X.flags.writeable = False
-    before = X.copy()
-    clone(transformer).fit_transform(X)
-    np.testing.assert_array_equal(X, before)
 
 
 def with_entry(value) -> list[np.ndarray]:
@@ -464,20 +365,6 @@ def test_pipeline_and_grid_search_over_series_of_different_lengths(transformer):
         warnings.simplefilter("ignore", SPDRepairWarning)
         search.fit(X, y)
         assert search.score(X, y) > 0.9
-
-
-def test_grid_search_over_the_parameters_of_the_embedding():
-    X, y = classes()
-    pipeline = make_pipeline(
-        GaussianEmbedding(), Shrinkage(0.01), TangentSpace(), LogisticRegression()
-    )
-    grid = {
-        "gaussianembedding__estimator": ["cov", "lwf", np.cov],
-        "gaussianembedding__normalize": [False, True],
-    }
-    search = GridSearchCV(pipeline, grid, cv=3).fit(X, y)
-    assert search.best_score_ > 0.9
-    assert len(search.cv_results_["params"]) == 6
 
 
 def test_noise_is_added_to_the_variances():

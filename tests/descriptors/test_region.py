@@ -6,8 +6,6 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
@@ -203,24 +201,6 @@ def test_callables_and_banks():
     assert computed[0, 2, 2] == pytest.approx(warmth(image.astype(float)).var(ddof=1))
 
 
-@given(seed=st.integers(0, 2**32 - 1), gain=st.floats(1e-3, 1e3), offset=st.floats(-1e3, 1e3))
-@settings(max_examples=25, deadline=None)
-def test_affine_changes_of_intensity_are_congruences(seed, gain, offset):
-    image = np.random.default_rng(seed).standard_normal((1, 24, 30))
-    descriptor = RegionCovariance(["x", "y", "I", "|Ix|", "|Iyy|", "gabor 2x2"])
-    before, after = (
-        descriptor.fit_transform(image)[0],
-        descriptor.fit_transform(gain * image + offset)[0],
-    )
-    congruence = np.diag([1, 1, *[gain] * 7])
-    scale = np.sqrt(np.diag(before)) * np.diag(congruence)
-    np.testing.assert_allclose(
-        after / np.outer(scale, scale),
-        congruence @ before @ congruence / np.outer(scale, scale),
-        atol=1e-11 * (1 + abs(offset) / gain),
-    )
-
-
 @pytest.mark.parametrize("shape", [(24, 24), (20, 33)])
 def test_rotation_by_ninety_degrees_permutes_features(shape):
     image = noise((1, *shape)).astype(float)
@@ -245,42 +225,13 @@ def test_rotation_by_ninety_degrees_permutes_features(shape):
     np.testing.assert_allclose(rotated, expected, rtol=1e-9, atol=1e-9 * np.abs(straight).max())
 
 
-def test_flips_change_signs_only():
-    image = noise((1, 22, 30))
-    straight = RegionCovariance("brodatz").fit_transform(image)[0]
-    flipped = RegionCovariance("brodatz").fit_transform(image[:, :, ::-1])[0]
-    sign = np.array([-1, 1, 1, 1, 1])
-    np.testing.assert_allclose(flipped, np.outer(sign, sign) * straight, rtol=1e-12, atol=1e-10)
-
-
 def test_single_precision_in_and_out():
     images = np.random.default_rng(0).random((5, 32, 32), dtype=np.float32)
-    double = RegionCovariance("virus").fit_transform(images.astype(np.float64))
-    for given_images in (images, list(images)):
-        with pytest.warns(SPDRepairWarning) if _needs_repair(double) else _nothing():
-            single = RegionCovariance("virus").fit_transform(given_images)
+    double = RegionCovariance("texture").fit_transform(images.astype(np.float64))
+    for form in (images, list(images)):
+        single = RegionCovariance("texture").fit_transform(form)
         assert single.dtype == np.float32
-        check_spd(single)
-        scale = np.sqrt(np.diagonal(double, axis1=1, axis2=2))
-        np.testing.assert_allclose(
-            single / scale[:, :, None] / scale[:, None],
-            double / scale[:, :, None] / scale[:, None],
-            atol=4e-4,
-        )
-
-
-def _needs_repair(matrices):
-    scale = np.sqrt(np.diagonal(matrices, axis1=1, axis2=2))
-    return (
-        np.linalg.eigvalsh(matrices / scale[:, :, None] / scale[:, None]).min()
-        < np.finfo(np.float32).eps ** 0.5
-    )
-
-
-def _nothing():
-    from contextlib import nullcontext
-
-    return nullcontext()
+        np.testing.assert_array_equal(single, double.astype(np.float32))
 
 
 def test_more_features_than_pixels_is_repaired_and_said():
@@ -302,12 +253,6 @@ def test_constant_features_are_repaired_and_said():
         RegionCovariance("texture").fit_transform(np.full((1, 20, 20), 0.1))
 
 
-def test_good_images_are_not_touched():
-    computed = RegionCovariance("brodatz").fit_transform(noise((2, 32, 32)))  # a warning would fail
-    strict = RegionCovariance("brodatz", floor=1e-12).fit_transform(noise((2, 32, 32)))
-    np.testing.assert_array_equal(computed, strict)
-
-
 def test_threads_stacks_and_lists_change_nothing(capsys):
     images = noise((300, 24, 24))
     expected = RegionCovariance("texture").fit_transform(images)
@@ -322,100 +267,57 @@ def test_threads_stacks_and_lists_change_nothing(capsys):
     assert "300 of 300 images" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("descriptor", [RegionCovariance, CovarianceKernel])
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("options", "message"),
     [
-        ({"features": "virsu"}, ValueError, "features='virsu' must be one of brodatz, texture"),
-        ({"features": ["I", "Ixy"]}, ValueError, "feature 'Ixy' must be one of x, y, I"),
-        ({"features": []}, ValueError, r"features=\[\] must be the name of a preset or a list"),
-        ({"features": [3]}, ValueError, "feature 3 must be one of"),
-        ({"features": ["gabor 0x4"]}, ValueError, "feature 'gabor 0x4' must be one of"),
-        (
-            {"features": ["R"]},
-            ValueError,
-            'feature "R" needs images of 3 channels, but these have 1',
-        ),
-        (
-            {"features": [lambda image: image[:2]]},
-            ValueError,
-            r"feature <lambda> returned shape \(2, 20, 1\)",
-        ),
-        (
-            {"features": [lambda image: image[..., 0] * np.nan]},
-            ValueError,
-            "returned NaN or infinity",
-        ),
-        ({"features": "texture", "patch": 1}, ValueError, "patch=1 must be >= 2"),
-        (
-            {"features": "texture", "patch": 21},
-            ValueError,
-            r"patch=21 must be <= the size of X\[0\], 20 x 20",
-        ),
-        (
-            {"features": "texture", "patch": 4.0},
-            TypeError,
-            "patch=4.0 must be an integer or a pair",
-        ),
-        ({"features": "texture", "stride": 2}, ValueError, "stride=2 needs a patch"),
-        ({"features": "texture", "patch": 4, "stride": 0}, ValueError, "stride=0 must be >= 1"),
-        (
-            {"features": "texture", "patch": 4, "boxes": [[0, 0, 4, 4]]},
-            ValueError,
-            "patch=4 and boxes are both",
-        ),
-        (
-            {"features": "texture", "boxes": [[0, 0, 4, 99]]},
-            ValueError,
-            r"X\[0\]: box 0 is \(0, 0, 4, 99\)",
-        ),
-        ({"features": "texture", "boxes": [[0, 0, 1, 1]]}, ValueError, r"box 0 is .* two pixels"),
-        ({"features": "texture", "floor": 0}, ValueError, "floor=0 must be"),
+        ({"features": "virsu"}, "features='virsu' must be one of brodatz, texture"),
+        ({"features": ["I", "Ixy"]}, "feature 'Ixy' must be one of x, y, I"),
+        ({"features": []}, r"features=\[\] must be the name of a preset or a list"),
+        ({"features": [3]}, "feature 3 must be one of"),
+        ({"features": ["gabor 0x4"]}, "feature 'gabor 0x4' must be one of"),
+        ({"features": ["R"]}, 'feature "R" needs images of 3 channels, but these have 1'),
+        ({"features": [lambda image: image[:2]]}, r"<lambda> returned shape \(2, 20, 1\)"),
+        ({"features": [lambda image: image[..., 0] * np.nan]}, "returned NaN or infinity"),
+        ({"patch": 1}, "patch=1 must be >= 2"),
+        ({"patch": 21}, r"patch=21 must be <= the size of X\[0\], 20 x 20"),
+        ({"patch": 4.0}, "patch=4.0 must be an integer or a pair"),
+        ({"stride": 2}, "stride=2 needs a patch"),
+        ({"patch": 4, "stride": 0}, "stride=0 must be >= 1"),
+        ({"patch": 4, "boxes": [[0, 0, 4, 4]]}, "patch=4 and boxes are both"),
+        ({"boxes": [[0, 0, 4, 99]]}, r"X\[0\]: box 0 is \(0, 0, 4, 99\)"),
+        ({"boxes": [[0, 0, 1, 1]]}, r"box 0 is .* two pixels"),
+        ({"floor": 0}, "floor=0 must be"),
     ],
 )
-def test_bad_parameters(descriptor, options, error, message):
-    with pytest.raises(error, match=message):
-        descriptor(**options).fit_transform(noise((2, 20, 20)))
+def test_bad_parameters(options, message):
+    error = TypeError if "integer" in message else ValueError
+    for descriptor in (RegionCovariance, CovarianceKernel):
+        with pytest.raises(error, match=message):
+            descriptor(**{"features": "texture", **options}).fit(noise((2, 20, 20)))
 
 
 @pytest.mark.parametrize(
-    ("images", "error", "message"),
+    ("images", "message"),
     [
-        (
-            np.zeros((480, 640, 3)),
-            ValueError,
-            r"looks like one colour image: pass \[X\]; for 480 narrow",
-        ),
-        (
-            np.zeros((480, 640)),
-            ValueError,
-            r"shape \(480, 640\), but must be \(n_images, height, width\)",
-        ),
-        ([], ValueError, "holds no image"),
-        ("images", TypeError, "X is a str, but must be an array or list of images"),
-        ({1: 2}, TypeError, "X is a dict"),
-        ([np.zeros((4, 4)), np.zeros(4)], ValueError, r"X\[1\] has shape \(4,\), but must be"),
+        (np.zeros((480, 640, 3)), r"looks like one colour image: pass \[X\]; for 480 narrow"),
+        (np.zeros((480, 640)), r"shape \(480, 640\), but must be \(n_images, height, width\)"),
+        ([], "holds no image"),
+        ("images", "X is a str, but must be an array or list of images"),
+        ({1: 2}, "X is a dict, but must be an array or list"),
+        ([np.zeros((4, 4)), np.zeros(4)], r"X\[1\] has shape \(4,\), but must be"),
         (
             [np.zeros((4, 4)), np.zeros((2, 9))],
-            ValueError,
             r"X\[1\] has 2 x 9 pixels, but must have at least 3",
         ),
-        ([np.zeros((4, 4), complex)], TypeError, r"X\[0\] has dtype complex128"),
-        ([np.array([["a"] * 4] * 4)], TypeError, r"X\[0\] has dtype <U1"),
-        ([noise((9, 9)), np.full((9, 9), np.nan)], ValueError, r"X\[1\] holds NaN or infinity"),
-        (
-            [noise((9, 9)), noise((9, 9, 3))],
-            ValueError,
-            r"X\[1\] has 3 channels, but RegionCovariance is expecting 1",
-        ),
-        (
-            [noise((9, 9, 2))],
-            ValueError,
-            "images have 2 channels, but grey values are defined for 1 and 3",
-        ),
+        ([np.zeros((4, 4), complex)], r"X\[0\] has dtype complex128"),
+        ([np.array([["a"] * 4] * 4)], r"X\[0\] has dtype <U1"),
+        ([noise((9, 9)), np.full((9, 9), np.nan)], r"X\[1\] holds NaN or infinity"),
+        ([noise((9, 9)), noise((9, 9, 3))], r"X\[1\] has 3 channels, but .* is expecting 1"),
+        ([noise((9, 9, 2))], "images have 2 channels, but grey values are defined for 1 and 3"),
     ],
 )
-def test_bad_images(images, error, message):
+def test_bad_images(images, message):
+    error = TypeError if "array or list" in message or "dtype" in message else ValueError
     with pytest.raises(error, match=message):
         RegionCovariance("texture").fit_transform(images)
 
@@ -427,11 +329,6 @@ def test_boxes_of_each_image_are_checked():
         descriptor.transform_regions(images, [[[0, 0, 9, 9]]])
     with pytest.raises(ValueError, match=r"X\[1\]: box 0 is \(0, 0, 9, 21\)"):
         descriptor.transform_regions(images, [[[0, 0, 9, 9]], [[0, 0, 9, 21]]])
-
-
-def test_narrow_images_are_possible():
-    images = noise((5, 40, 3))
-    assert RegionCovariance("texture").fit_transform(list(images)).shape == (5, 5, 5)
 
 
 def test_threads_under_another_backend():
@@ -504,12 +401,6 @@ def test_covariance_kernels_learn_gamma():
     bright = CovarianceKernel().fit(2 * images.astype(float) + 7)
     assert bright.gamma_ == pytest.approx(descriptor.gamma_ / 4)
     assert descriptor.set_params(patch=10).fit_transform(images).shape == (6, 4, 8, 8)
-
-
-@pytest.mark.parametrize("gamma", [0, -1.0, np.inf, "mean", True])
-def test_bad_gamma(gamma):
-    with pytest.raises(ValueError, match=r"gamma=.* must be"):
-        CovarianceKernel("texture", gamma=gamma).fit(noise((2, 9, 9)))
 
 
 def test_a_preset_of_ones_own():

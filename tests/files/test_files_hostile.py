@@ -17,7 +17,7 @@ from spd_files import WRITERS, write_npz
 from divlearn.files import SPDFile, read_spd
 from divlearn.spd import check_spd
 
-COUNT = int(os.environ.get("DIVLEARN_MUTATIONS", 480))
+COUNT = int(os.environ.get("DIVLEARN_MUTATIONS", 240))
 CHECKED = ("npz", "npz compressed", "mat compressed", "mat compressed text")
 
 

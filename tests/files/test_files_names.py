@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from spd_files import WRITERS, random_spd, write_npz
-
-from divlearn.files import read_spd
+from spd_files import each_format, load, random_spd
 
 X = random_spd()
 N = len(X)
 CLASSES = np.arange(N) % 3
-
-
-def load(tmp_path: Path, arrays: dict, write=write_npz, **options):
-    write(tmp_path / "data", arrays)
-    return read_spd(tmp_path / "data", **options)
-
-
-@pytest.fixture(params=WRITERS)
-def write(request):
-    return WRITERS[request.param]
 
 
 # --- names
@@ -43,6 +29,7 @@ def test_a_usual_name_goes_before_another_stack(tmp_path):
     assert data.labels is None
 
 
+@each_format
 def test_names_can_be_given(tmp_path, write):
     arrays = {"X": np.ones((9, 2, 2)), "mine": X, "y": np.ones(9), "groups": CLASSES + 5}
     data = load(tmp_path, arrays, write, matrices="mine", labels="groups")
@@ -98,6 +85,7 @@ def test_empty_stacks(tmp_path, shape):
 
 @pytest.mark.parametrize("suffix", ["{}_train {}_test", "train_{} test_{}"])
 @pytest.mark.parametrize("label", ["labels", "y"])
+@each_format
 def test_train_and_test_are_joined(tmp_path, write, suffix, label):
     train, test = suffix.format("X", "X").split()
     train_labels, test_labels = suffix.format(label, label).split()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import pickle
 import struct
 import warnings
 import zlib
@@ -12,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -58,12 +56,6 @@ def test_grey_of_16_bits(tmp_path, suffix):
 @pytest.mark.parametrize("suffix", [*LOSSLESS, ".ppm"])
 def test_colours(tmp_path, suffix):
     np.testing.assert_array_equal(read(save(tmp_path / f"a{suffix}", COLOURS)), COLOURS)
-
-
-def test_jpeg_is_close(tmp_path):
-    smooth = np.tile(np.arange(0, 160, 10, dtype=np.uint8), (16, 1))
-    array = read(save(tmp_path / "a.jpg", smooth, quality=95))
-    assert np.abs(array.astype(int) - smooth).max() <= 5
 
 
 def test_one_bit_becomes_grey(tmp_path):
@@ -183,25 +175,6 @@ def test_cross_validation_takes_it(files):
     )
     expected = cross_val_score(pipeline, list(files), labels, cv=3)
     np.testing.assert_array_equal(cross_val_score(pipeline, files, labels, cv=3), expected)
-    search = GridSearchCV(pipeline, {"kneighborsclassifier__n_neighbors": [1, 3]}, cv=3)
-    assert search.fit(files, labels).predict(files).shape == (12,)
-
-
-def test_pickles(files):
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(files))[4], files[4])
-
-
-def test_nothing_is_read_before_it_is_asked_for(tmp_path):
-    files = ImageFiles([tmp_path / "missing.png", save(tmp_path / "1.png", GREY)])
-    assert len(files[1:]) == 1
-    np.testing.assert_array_equal(files[1], GREY)
-    with pytest.raises(FileNotFoundError, match=r"missing\.png"):
-        files[0]
-
-
-def test_descriptors_take_it(files):
-    expected = RegionCovariance(["I", "|Ix|"]).fit_transform([np.roll(GREY, i) for i in range(12)])
-    np.testing.assert_array_equal(RegionCovariance(["I", "|Ix|"]).fit_transform(files), expected)
 
 
 def test_natural_order(tmp_path):
@@ -248,7 +221,7 @@ def png_header(width: int, height: int) -> bytes:
 
 @pytest.mark.parametrize(
     ("width", "height"),
-    [(8193, 8192), (12_000, 12_000), (20_000, 20_000), (2**20, 2**20), (2**31 - 1, 2**31 - 1)],
+    [(8193, 8192), (12_000, 12_000), (2**31 - 1, 2**31 - 1)],
 )
 @pytest.mark.parametrize("action", ["error", "ignore"])
 def test_decompression_bombs_are_refused_by_their_headers(tmp_path, width, height, action):
@@ -283,7 +256,7 @@ def test_nothing_but_value_errors_escapes(tmp_path, format):
     whole = encoded(format)
     rng = np.random.default_rng(0)
     problems = []
-    for trial in range(150):
+    for trial in range(60):
         content = np.frombuffer(whole, np.uint8).copy()
         content[rng.integers(len(content), size=3)] = rng.integers(256, size=3)
         length = len(content) if trial % 2 else rng.integers(len(content))
@@ -292,23 +265,16 @@ def test_nothing_but_value_errors_escapes(tmp_path, format):
             assert read(path).dtype in (np.uint8, np.uint16)
         except ValueError as error:
             problems.append(str(error))
-    assert len(problems) > 20
+    assert len(problems) > 8
     assert all(problem.startswith(str(path)) for problem in problems)
 
 
+@pytest.mark.parametrize("content", [encoded("PPM"), b"", b"%!PS-Adobe-3.0 EPSF-3.0\n", bytes(999)])
 @pytest.mark.parametrize("suffix", SUFFIXES.values())
-def test_content_of_another_kind(tmp_path, suffix):
+def test_content_of_another_kind(tmp_path, suffix, content):
     path = tmp_path / f"liar{suffix}"
-    path.write_bytes(encoded("PPM"))
-    with pytest.raises(ValueError, match=f"liar{suffix}: its content is not the .* image"):
-        read(path)
-
-
-@pytest.mark.parametrize("content", [b"", b"\x89PNG", b"%!PS-Adobe-3.0 EPSF-3.0\n", b"\0" * 1000])
-def test_content_that_is_no_image(tmp_path, content):
-    path = tmp_path / "not.png"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"not\.png: its content is not the PNG image"):
+    with pytest.raises(ValueError, match=f"liar{suffix}: its content is not the .* image"):
         read(path)
 
 
@@ -316,12 +282,3 @@ def test_content_that_is_no_image(tmp_path, content):
 def test_other_suffixes_are_refused_at_once(name):
     with pytest.raises(ValueError, match=f"{name}: its suffix .* must be one of .png, .gif"):
         ImageFiles([name])
-
-
-def test_what_is_no_regular_file(tmp_path):
-    (tmp_path / "folder.png").mkdir()
-    os.mkfifo(tmp_path / "pipe.png")
-    with pytest.raises(IsADirectoryError, match=r"folder\.png: it is a folder, must be a file"):
-        read(tmp_path / "folder.png")
-    with pytest.raises(ValueError, match=r"pipe\.png: it is a device, pipe or socket"):
-        read(tmp_path / "pipe.png")

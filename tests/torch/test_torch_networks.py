@@ -42,12 +42,6 @@ def test_random_atoms_differ_and_are_well_conditioned(d):
     assert repr(layer) == f"DivergenceLayer(n_atoms=6, d={d}, out_features=6)"
 
 
-def test_default_type_and_given_type():
-    assert DivergenceLayer(2, 3).atoms.dtype == torch.float32
-    double = DivergenceLayer(2, 3, dtype=torch.float64)
-    assert {p.dtype for p in double.parameters()} == {torch.float64}
-
-
 @pytest.mark.parametrize(
     ("divergence", "pairs", "learned"),
     [
@@ -127,8 +121,7 @@ def test_leading_shapes(clusters):
 # --- mixed precision ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
-def test_a_network_in_mixed_precision(clusters, half):
+def test_a_network_in_mixed_precision(clusters):
     """Scaled gradients and autocast: divergences and steps as in float32."""
     X = clusters[0].float()
     found = []
@@ -136,7 +129,7 @@ def test_a_network_in_mixed_precision(clusters, half):
         layer = DivergenceLayer.from_atoms(X[:3], "line")
         optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
         scaler = torch.amp.GradScaler("cpu", enabled=enabled)
-        with torch.autocast("cpu", dtype=half, enabled=enabled):
+        with torch.autocast("cpu", dtype=torch.float16, enabled=enabled):
             values = layer(X)
             assert values.dtype == torch.float32
             loss = values.mean()

@@ -47,7 +47,7 @@ def describe(
     from divlearn.datasets import load_image_folder
     from divlearn.descriptors import PRESETS, RegionCovariance
     from divlearn.files import ImageFiles
-    from divlearn.files.names import FILES
+    from divlearn.files.columns import FILES
 
     if preset not in PRESETS:
         raise ValueError(f"--preset {preset} must be one of {', '.join(PRESETS)}")

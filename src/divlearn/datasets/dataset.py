@@ -9,7 +9,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedShuffleSplit
 
@@ -20,6 +19,7 @@ from divlearn.spd import check_spd
 NOT_STATED = "not stated by the source"
 
 Split = tuple[Indices, Indices]
+Samples = Sequence[Any] | np.ndarray  # images, series, or tuples of several series
 
 
 @dataclass(frozen=True)
@@ -65,18 +65,18 @@ class Dataset:
     """
 
     name: str
-    labels: Any  # an array, or None; typed loosely, for most data has them
-    citation: str
-    terms: str
+    labels: Any  # an array, or None; loose, since most data has labels
+    citation: str = NOT_STATED
+    terms: str = NOT_STATED
     rule: SplitRule = SplitRule(5, 0.8)
-    images: Sequence[NDArray[Any]] | NDArray[Any] | None = None
-    series: Sequence[Any] | NDArray[Any] | None = None
+    images: Samples | None = None
+    series: Samples | None = None
     descriptor: Any = None
     official_splits: tuple[Split, ...] = ()
     groups: Labels | None = None
     notes: tuple[str, ...] = ()
     stored: RealArray | None = None
-    files: NDArray[Any] | None = None
+    files: Labels | None = None
 
     def __post_init__(self) -> None:
         if self.labels is not None:
@@ -90,13 +90,11 @@ class Dataset:
         if self.groups is None:
             return
         self.groups = np.asarray(self.groups)
-        shape, known = self.groups.shape, self._n_stored
-        if self.labels is not None:
-            known = len(self.labels)
         # None: only the descriptor will tell how many matrices there are.
-        if len(shape) != 1 or known not in (None, shape[0]):
+        known = self._n_stored if self.labels is None else len(self.labels)
+        if self.groups.ndim != 1 or known not in (None, len(self.groups)):
             raise ValueError(
-                f"{self.name}: groups have shape {shape}, must have "
+                f"{self.name}: groups have shape {self.groups.shape}, must have "
                 f"({'n_matrices' if known is None else known},), one for each matrix"
             )
 
@@ -113,7 +111,7 @@ class Dataset:
         return None if self.stored is None else prod(np.shape(self.stored)[:-2])
 
     @property
-    def raw(self) -> Sequence[Any] | NDArray[Any] | None:
+    def raw(self) -> Samples | None:
         """The images or series the matrices are computed from, if any."""
         return self.images if self.images is not None else self.series
 
@@ -141,12 +139,12 @@ class Dataset:
         return check_spd(matrices, name=f"{self.name} matrices")
 
     @property
-    def classes(self) -> NDArray[Any]:
+    def classes(self) -> Labels:
         """The different labels, sorted."""
         return np.unique(self._known_labels)
 
     @property
-    def _known_labels(self) -> NDArray[Any]:
+    def _known_labels(self) -> Labels:
         if self.labels is None:
             raise ValueError(
                 f"{self.name} has no labels; save them with the matrices, as an array named labels"
@@ -188,8 +186,8 @@ class Dataset:
             most = "" if counts.min() == counts.max() else f" to {counts.max()}"
             labels = f"; {_count(len(counts), 'class', 'es')} of {counts.min()}{most}; "
             labels += self._describe_splits()
-        first, cite = f"{self.name}: {n} SPD matrices, {d} x {d}{labels}.", f"Cite: {self.citation}"
-        return "\n".join([first, *self.notes, cite, f"Terms: {self.terms}"])
+        first = f"{self.name}: {n} SPD matrices, {d} x {d}{labels}."
+        return "\n".join([first, *self.notes, f"Cite: {self.citation}", f"Terms: {self.terms}"])
 
     def _describe_splits(self) -> str:
         if self.official_splits:
@@ -206,14 +204,7 @@ class Dataset:
         return f"<Dataset {self.name}: {content} without labels>"
 
 
-def of_checked(matrices: RealArray, **fields: Any) -> Dataset:
-    """Make a data set of matrices that `check_spd` returned: it does not check them again."""
-    made = Dataset(stored=matrices, **fields)
-    vars(made)["matrices"] = matrices  # where the cached property keeps them
-    return made
-
-
-def find_copies(samples: Sequence[Any] | NDArray[Any]) -> list[tuple[int, ...]]:
+def find_copies(samples: Samples) -> list[tuple[int, ...]]:
     found = defaultdict(list)
     for index, sample in enumerate(samples):
         streams = sample if isinstance(sample, tuple) else (sample,)

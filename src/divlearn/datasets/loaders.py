@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from divlearn.arrays import Labels
 from divlearn.checks import check_count, import_extra
-from divlearn.datasets.dataset import NOT_STATED, Dataset, of_checked
+from divlearn.datasets.dataset import Dataset
 from divlearn.descriptors.gaussian import GaussianEmbedding
 from divlearn.descriptors.region import RegionCovariance
 from divlearn.files import ImageFiles, SPDFile, list_images, read_spd
@@ -27,53 +28,28 @@ def load_spd(
     limit: int = 2**32,
     regularize: str | float = "raise",
 ) -> Dataset:
-    """Load SPD matrices and their labels from a file.
+    """Load SPD matrices and their labels from a .npy, .npz, HDF5 or MATLAB file.
 
-    The formats are .npy, .npz, HDF5 and MATLAB's .mat, whether of level 5 (``save -v6``, ``-v7``)
-    or 7.3; HDF5 and 7.3 need h5py. The content tells them apart, not the name of the file.
+    The content tells the formats apart. ``labels`` are None where the file has none. A training
+    and a test part are the one official split of the data set.
 
     Parameters
     ----------
     path : str or path-like
     matrices : str, optional
-        Name of the array of matrices. By default it is the one with a usual name (matrices, X, x,
-        data, covariances, covs, cov, spd, SPD, spds or features), else the only stack of square
-        matrices in the file. X_train and X_test (or train_X and test_X, and so on for all usual
-        names) are joined.
+        Name of the array of matrices. By default the one with a usual name (matrices, X, x, data,
+        covariances, covs, cov, spd, SPD, spds or features), else the only stack of square
+        matrices. X_train and X_test (or train_X and test_X, and so on) are joined.
     labels : str, optional
-        Name of the array of labels. By default it is the one with a usual name (labels, y, Y,
-        label, target, targets, classes or gnd), or for joined matrices train_labels and
-        test_labels, or y_train and y_test, and so on.
+        Name of the array of labels. By default the one with a usual name (labels, y, Y, label,
+        target, targets, classes or gnd), or for joined matrices y_train and y_test, and so on.
     groups : str, optional
-        Name of the array of groups. For joined matrices "subject" also means subject_train and
-        subject_test, or train_subject and test_subject. None are loaded by default; ``notes`` then
-        list arrays with a usual name (groups, group, subjects, subject, sessions or session).
+        Name of the array of groups; "subject" also means subject_train and subject_test. None are
+        loaded by default; ``notes`` then list arrays that are named like groups.
     limit : int, default=2**32
-        Largest number of bytes that the loaded arrays may take in memory, compared with the headers
-        before anything is allocated. Checking takes two to three times as much for a moment.
+        Largest number of bytes that the loaded arrays may take in memory.
     regularize : {"raise", "shrink"} or float, default="raise"
         As in `divlearn.check_spd`; learned from the training part, if the file has one.
-
-    Returns
-    -------
-    Dataset
-        Named as the file, with ``labels`` None where it has none. ``files`` are the images that
-        ``divlearn describe`` made the matrices from. Where the file has a training and a test
-        part, that is the one official split.
-
-    Notes
-    -----
-    Matrices may be stacked along the first axis or, as in MATLAB, along the last: the two equal
-    axes are those of the matrices. If all three are equal, the order in which the matrices are
-    symmetric is taken. Labels of shape (n, 1) or (1, n) are flattened, whole floats become
-    integers, and bytes and MATLAB's char arrays and cells of text become str.
-
-    Arrays inside groups of HDF5 files, and structs of MATLAB 7.3, are found by the last part of
-    their path, and by the whole path, such as "subject 1/X", where several have the same name.
-
-    Files are taken to be hostile. Nothing is unpickled, extracted or looked up in another file, and
-    the claims of a header are checked before they are believed. HDF5 is read by h5py, whose library
-    may crash or not come back on files that are forged; see SECURITY.md.
 
     Examples
     --------
@@ -81,9 +57,8 @@ def load_spd(
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder) / "two_classes.npz"
     ...     np.savez(path, X=np.stack([np.eye(3), 2 * np.eye(3)]), y=[[1.0], [2.0]])
-    ...     data = load_spd(path)
-    >>> data, data.labels
-    (<Dataset two_classes: 2 matrices, 2 classes, 5 random splits>, array([1, 2]))
+    ...     print(load_spd(path))
+    <Dataset two_classes: 2 matrices, 2 classes, 5 random splits>
     """
     path = Path(path)
     found = read_spd(
@@ -100,20 +75,20 @@ def from_file(
     found: SPDFile, name: str, groups: Labels | None, notes: tuple[str, ...] = ()
 ) -> Dataset:
     """Make the content of a file, whose matrices were checked, a data set."""
-    return of_checked(
-        found.matrices,
-        name=name,
-        labels=found.labels,
-        citation=NOT_STATED,
-        terms=NOT_STATED,
+    made = Dataset(
+        name,
+        found.labels,
         official_splits=() if found.splits is None else (found.splits,),
         groups=groups,
         notes=notes,
+        stored=found.matrices,
         files=found.files,
     )
+    vars(made)["matrices"] = found.matrices  # where the cached property keeps what it checked
+    return made
 
 
-def load_image_folder(path: PathLike, descriptor: Any = None) -> Dataset:
+def load_image_folder(path: PathLike, descriptor: BaseEstimator | None = None) -> Dataset:
     """Images in sub-folders, whose names are the labels, as covariance matrices.
 
     Parameters
@@ -149,8 +124,6 @@ def load_image_folder(path: PathLike, descriptor: Any = None) -> Dataset:
     return Dataset(
         folder.resolve().name,
         np.array([image.parent.name for image in paths]),
-        NOT_STATED,
-        NOT_STATED,
         images=ImageFiles(paths),
         descriptor=RegionCovariance("texture") if descriptor is None else descriptor,
     )
@@ -270,7 +243,6 @@ def _load_series(problem: str, **fields: Any) -> Dataset:
     numbers = labels[0].isdecimal()
     return Dataset(
         labels=np.array(labels).astype(np.int64) if numbers else np.array(labels),
-        terms=NOT_STATED,
         series=series,
         official_splits=((np.arange(sizes[0]), np.arange(sizes[0], sum(sizes))),),
         **fields,

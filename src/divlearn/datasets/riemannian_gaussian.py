@@ -11,7 +11,6 @@ The parabola :math:`V(t) = t^2 / 2\sigma^2` gives the Riemannian Gaussian.
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -19,8 +18,8 @@ from scipy.interpolate import PchipInterpolator
 from scipy.linalg import eigvalsh_tridiagonal
 
 from divlearn.arrays import RealArray
-from divlearn.datasets import synthetic
-from divlearn.datasets.synthetic import RandomState, random_frames, require, row_blocks
+from divlearn.checks import RandomState
+from divlearn.datasets.synthetic import ClusterPlan, random_frames, require, row_blocks
 from divlearn.threads import limit_blas
 
 # Maps an array of log-eigenvalues to V, V' and V'', elementwise.
@@ -48,36 +47,26 @@ def make_riemannian_gaussian_clusters(
     random_state: RandomState = None,
     return_centers: bool = False,
     dtype: DTypeLike = np.float64,
-) -> tuple[Any, ...]:
+) -> tuple[np.ndarray, ...]:
     r"""Clusters of the Riemannian Gaussian, whose centres are their Riemannian means.
 
     .. math:: p(X) \propto \exp\Big(-\frac{d(X, C)^2}{2 \sigma^2}\Big)
 
-    with respect to the affine-invariant volume, d being the affine-invariant distance. Matrices
-    are :math:`X = C^{1/2} U \operatorname{diag}(e^t) U^T C^{1/2}` with U uniform on the orthogonal
-    matrices and t from `sample_log_eigenvalues`. They are independent draws, not a chain.
+    with respect to the affine-invariant volume, d being the affine-invariant distance.
 
     Parameters
     ----------
     sigma : float or array-like, shape (n_clusters,), optional
         Spread of the clusters; by default :math:`(d + 2)^{-1/2}`, that of Wishart matrices of
-        2 d + 4 degrees of freedom. Space grows away from C like an exponential, and drives the
-        log-eigenvalues of :math:`C^{-1} X` apart by up to :math:`\sigma^2 (d - 1)`: more than
-        36 (or 16 in float32) has no room in the digits.
+        2 d + 4 degrees of freedom. :math:`\sigma^2 (d - 1)` must be <= 36, or 16 in float32.
     others, and what is returned : as in `make_wishart_clusters`
 
     Examples
     --------
-    >>> from divlearn import pairwise_abld
-    >>> X, y, centers = make_riemannian_gaussian_clusters(
-    ...     2, 500, 3, sigma=0.1, random_state=0, return_centers=True
-    ... )
-    >>> distance = np.sqrt(2 * pairwise_abld(X, centers, alpha=0, beta=0))
-    >>> own = distance[np.arange(1000), y]
-    >>> round(float(np.sqrt(np.mean(own**2))), 2)  # about sigma (d (d + 1) / 2)^(1/2)
-    0.24
+    >>> make_riemannian_gaussian_clusters(2, 500, 3, sigma=0.1, random_state=0)[0].shape
+    (1000, 3, 3)
     """
-    plan = synthetic.ClusterPlan(
+    plan = ClusterPlan(
         n_clusters, n_per_cluster, d, separation, condition, shuffle, random_state, dtype
     )
     spread = plan.per_cluster((d + 2) ** -0.5 if sigma is None else sigma, "sigma")

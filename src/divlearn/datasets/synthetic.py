@@ -11,20 +11,17 @@ in the affine-invariant metric, and ``separation`` counts the distances of the c
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from sklearn.utils import check_random_state, gen_batches
 
 from divlearn.arrays import Indices, RealArray, as_real
-from divlearn.checks import check_count
+from divlearn.checks import RandomState, check_count
 from divlearn.divergence import pairwise_abld
 from divlearn.geometry import compose
 from divlearn.spd import check_spd
 from divlearn.threads import limit_blas
-
-RandomState = int | np.random.RandomState | None
 
 _BLOCK_ENTRIES = 2**17  # of matrices that are drawn at a time
 _SEPARATION_ERROR = 1e-4
@@ -44,60 +41,32 @@ def make_wishart_clusters(
     random_state: RandomState = None,
     return_centers: bool = False,
     dtype: DTypeLike = np.float64,
-) -> tuple[Any, ...]:
+) -> tuple[np.ndarray, ...]:
     r"""Clusters of Wishart matrices: sample covariances of Gaussian vectors.
 
-    A matrix of the cluster with the centre C is
-    :math:`X = \frac{1}{\mathrm{dof}} \sum_{i=1}^{\mathrm{dof}} z_i z_i^T` with
-    :math:`z_i \sim N(0, C)`, so that :math:`E[X] = C`.
+    .. math:: X = \frac{1}{\mathrm{dof}} \sum_i z_i z_i^T, \quad z_i \sim N(0, C), \quad E[X] = C
 
     Parameters
     ----------
-    n_clusters : int, default=15
-    n_per_cluster : int or array-like of int, shape (n_clusters,), default=50
-    d : int, default=5, rows of a matrix.
+    n_clusters, n_per_cluster, d : int, default=15, 50 and 5; the second may be one per cluster.
     dof : float or array-like, shape (n_clusters,), optional
         Degrees of freedom, > d - 1 and not necessarily whole; 2 d + 4 by default. The matrices
-        spread by :math:`\sigma = (2 / \mathrm{dof})^{1/2}` in every direction. With less than
-        about d + 1 many come close to singular ones.
+        spread by :math:`\sigma = (2 / \mathrm{dof})^{1/2}` in every direction.
     separation : float, default=10
         Distance of two centres in units of :math:`\sigma`, as a root mean square over all pairs.
-        Zero makes all centres equal. See the notes.
-    condition : float, default=10
-        Condition number of the matrix around which the centres are placed. With the same seed it
-        changes the data by a congruence X -> A X A^T alone: affine-invariant methods do not see
-        it; others, as the Euclidean and the log-Euclidean, do.
-    shuffle : bool, default=True, whether to mix the clusters.
+    condition : float, default=10, of the matrix around which the centres are placed.
+    shuffle, return_centers : bool, default=True and False
     random_state : int, RandomState or None, default=None
-    return_centers : bool, default=False
-    dtype : float32 or float64, default=float64, of X and of the centres.
+    dtype : float32 or float64, default=float64
 
     Returns
     -------
-    X : ndarray, shape (n_matrices, d, d)
-    y : ndarray of int, shape (n_matrices,), the cluster of each matrix.
-    centers : ndarray, shape (n_clusters, d, d), only if ``return_centers``
-
-    Notes
-    -----
-    The centres are :math:`C_j = B^{1/2} \exp(S_j) B^{1/2}`, with B of random eigenvectors and
-    evenly spaced log-eigenvalues. The random symmetric :math:`S_j` are scaled together such that
-
-    .. math:: \Big(\frac{2}{k (k - 1)} \sum_{i<j} d(C_i, C_j)^2\Big)^{1/2}
-              = \text{separation} \cdot \sigma
-
-    up to 1e-4 of it, with the affine-invariant distance d. If dof differs between clusters,
-    :math:`\sigma^2` is the mean of theirs.
-
-    The best rule that knows the centres confuses two clusters at the distance s (the Fisher-Rao
-    distance, for one dof) with probability about :math:`\Phi(-s / 2)`, whatever d is: 16 % at
-    s = 2, 2 % at 4. A method that has to find the centres needs more.
+    X, y[, centers] : ndarray, shape (n_matrices, d, d), (n_matrices,) and (n_clusters, d, d)
 
     Examples
     --------
-    >>> X, y = make_wishart_clusters(3, 20, 4, random_state=0)
-    >>> X.shape, np.bincount(y).tolist()
-    ((60, 4, 4), [20, 20, 20])
+    >>> make_wishart_clusters(3, 20, 4, random_state=0)[0].shape
+    (60, 4, 4)
     """
     plan = ClusterPlan(
         n_clusters, n_per_cluster, d, separation, condition, shuffle, random_state, dtype
@@ -124,7 +93,7 @@ def make_inverse_wishart_clusters(
     random_state: RandomState = None,
     return_centers: bool = False,
     dtype: DTypeLike = np.float64,
-) -> tuple[Any, ...]:
+) -> tuple[np.ndarray, ...]:
     r"""Clusters of inverse Wishart matrices: a few of their eigenvalues may be very large.
 
     :math:`X^{-1}` is a Wishart matrix, scaled such that :math:`E[X] = C`.
@@ -169,11 +138,10 @@ def make_recordings(
 ) -> tuple[RealArray, Indices, Indices]:
     r"""Simulate recordings of several channels, as in a brain-computer interface.
 
-    A class has four variants, each with its own powers of the sources Z. Every subject s mixes the
-    sources into channels a little differently. Some recordings have an artifact :math:`u v^T`:
-    noise with a random pattern u over the channels, about eight times as strong as the signal.
-
     .. math:: X = (I + \text{shift} \; G_s) \, A \, Z + u v^T
+
+    A class has four variants, each with its own powers of the sources Z. Every subject s mixes them
+    a little differently. An artifact, eight times as strong as the signal, has a random pattern u.
 
     Parameters
     ----------
@@ -185,18 +153,15 @@ def make_recordings(
 
     Returns
     -------
-    X : ndarray, shape (n_recordings, n_channels, n_times)
-    y, subjects : ndarray of int, shape (n_recordings,)
+    X, y, subjects : ndarray, shape (n_recordings, n_channels, n_times) and (n_recordings,)
 
     Examples
     --------
-    >>> X, y, subjects = make_recordings(random_state=0)
-    >>> X.shape, np.bincount(y).tolist(), len(set(subjects))
-    ((360, 8, 64), [120, 120, 120], 12)
+    >>> make_recordings(random_state=0)[0].shape
+    (360, 8, 64)
     """
-    sizes = (n_recordings, n_channels, n_times, n_classes, n_subjects)
-    names = ("n_recordings", "n_channels", "n_times", "n_classes", "n_subjects")
-    for size, name in zip(sizes, names, strict=True):
+    sizes = {"n_recordings": n_recordings, "n_channels": n_channels, "n_times": n_times}
+    for name, size in (sizes | {"n_classes": n_classes, "n_subjects": n_subjects}).items():
         check_count(size, name)
     if not shift >= 0 or not 0 <= artifacts <= 1:
         raise ValueError(f"{shift=} must be >= 0 and {artifacts=} between 0 and 1")
@@ -207,12 +172,18 @@ def make_recordings(
     powers = np.exp(_CONTRAST * random.standard_normal((_VARIANTS * n_classes, n_channels)))
     moves = random.standard_normal((n_subjects, n_channels, n_channels)) / np.sqrt(n_channels)
     heads = mixing + shift * moves @ mixing
-    sources = np.sqrt(powers)[variants][:, :, None] * random.standard_normal(sizes[:3])
+    sources = np.sqrt(powers)[variants][:, :, None] * random.standard_normal(tuple(sizes.values()))
     X = heads[subjects] @ sources
+    return X + _draw_artifacts(X.shape, artifacts, random), variants % n_classes, subjects
+
+
+def _draw_artifacts(
+    shape: tuple[int, ...], share: float, random: np.random.RandomState
+) -> RealArray:
+    n_recordings, n_channels, n_times = shape
     patterns = _ARTIFACT * np.sqrt(n_channels) * random.standard_normal((n_recordings, n_channels))
-    patterns[random.uniform(size=n_recordings) >= artifacts] = 0
-    X += patterns[:, :, None] * random.standard_normal((n_recordings, 1, n_times))
-    return X, variants % n_classes, subjects
+    patterns[random.uniform(size=n_recordings) >= share] = 0
+    return patterns[:, :, None] * random.standard_normal((n_recordings, 1, n_times))
 
 
 class ClusterPlan:
@@ -260,7 +231,7 @@ class ClusterPlan:
 
     def make(
         self, sigma: RealArray, draw: Callable[[slice], RealArray], fix: str, return_centers: bool
-    ) -> tuple[Any, ...]:
+    ) -> tuple[np.ndarray, ...]:
         """Place the centres, and matrices around them, in clusters that spread by ``sigma``."""
         # ``draw`` returns the factors F of matrices F F^T around the identity for rows of the data.
         X = np.empty((len(self.labels), self.d, self.d), self.dtype)
@@ -304,7 +275,7 @@ class ClusterPlan:
 
 
 def row_blocks(n_matrices: int, d: int) -> Iterator[slice]:
-    """Rows to draw at a time, so that little beside the result is in memory."""
+    """Rows to draw at a time, so that memory holds little but the result."""
     return gen_batches(n_matrices, max(1, _BLOCK_ENTRIES // d**2))
 
 

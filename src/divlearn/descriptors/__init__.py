@@ -2,10 +2,9 @@
 
 from divlearn.descriptors.definite import Regularize
 from divlearn.descriptors.fusion import BlockDiagonal
-from divlearn.descriptors.gabor import GaborBank
 from divlearn.descriptors.gaussian import GaussianEmbedding
 from divlearn.descriptors.kernel import CovarianceKernel, RBFKernelDescriptor
-from divlearn.descriptors.pixels import PRESETS, Preset
+from divlearn.descriptors.pixels import PRESETS, GaborBank, Preset
 from divlearn.descriptors.region import RegionCovariance, Regions
 
 __all__ = [

@@ -1,9 +1,10 @@
 """Covariances of pixel features over whole images and over boxes of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import gen_batches
 
 from divlearn import tolerances
 from divlearn.arrays import IntArray, RealArray
@@ -28,8 +29,8 @@ def grid_boxes(shape: tuple[int, int], patch: tuple[int, int], stride: tuple[int
     return np.concatenate([corners, corners + np.array(patch)], axis=1)
 
 
-def check_boxes(boxes: ArrayLike, shape: tuple[int, int] | None = None) -> Boxes:
-    """Return boxes as an array of integers; an image of this shape, if given, must hold them."""
+def check_boxes(boxes: ArrayLike, shape: tuple[int, int]) -> Boxes:
+    """Return boxes as an array of integers; an image of this shape must hold them."""
     array = np.asarray(boxes)
     if array.ndim != 2 or array.shape[1] != 4 or not len(array):
         raise ValueError(
@@ -40,23 +41,21 @@ def check_boxes(boxes: ArrayLike, shape: tuple[int, int] | None = None) -> Boxes
     checked = array.astype(np.int64)
     top, left, bottom, right = checked.T
     bad = (top < 0) | (left < 0) | (bottom <= top) | (right <= left)
-    bad |= (bottom - top) * (right - left) < 2
-    where = "be top < bottom, left < right, all >= 0, with at least two pixels inside"
-    if shape is not None:
-        bad |= (bottom > shape[0]) | (right > shape[1])
-        where = f"lie in an image of {shape[0]} x {shape[1]} pixels and {where}"
+    bad |= ((bottom - top) * (right - left) < 2) | (bottom > shape[0]) | (right > shape[1])
     if bad.any():
         first = int(np.flatnonzero(bad)[0])
-        box = tuple(map(int, checked[first]))
-        raise ValueError(f"box {first} is {box}, but must {where}")
+        raise ValueError(
+            f"box {first} is {tuple(checked[first].tolist())}, but must lie in an image of "
+            f"{shape[0]} x {shape[1]} pixels and be top < bottom, left < right, all >= 0, with at "
+            "least two pixels inside"
+        )
     return checked
 
 
 def check_sides(value: int | tuple[int, int], name: str, smallest: int) -> tuple[int, int]:
     pair = value if isinstance(value, tuple | list) and len(value) == 2 else (value, value)
-    fix = ", in pixels"
     try:
-        height, width = (check_count(side, name, least=smallest, fix=fix) for side in pair)
+        height, width = (check_count(one, name, least=smallest, fix=", in pixels") for one in pair)
     except TypeError:
         raise TypeError(
             f"{name}={value!r} must be an integer or a pair (height, width) of them"
@@ -76,14 +75,13 @@ def covariances(samples: RealArray) -> RealArray:
     return products
 
 
-def box_covariances(maps: RealArray, boxes: Boxes, axes: Sequence[int | None] = ()) -> RealArray:
+def box_covariances(maps: RealArray, boxes: Boxes, coordinates: Mapping[int, int]) -> RealArray:
     """Covariances of features, shape (n_features, height, width), over boxes of one image."""
-    # ``axes`` names the axis of a feature that is the row (0) or the column (1) of a pixel: their
+    # ``coordinates`` are the features that are the row (0) or the column (1) of a pixel: their
     # covariances have a closed form.
     sizes = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     if sizes.sum() <= _INTEGRAL_COST * maps[0].size:
         return _direct(maps, boxes)
-    coordinates = {index: axis for index, axis in enumerate(axes) if axis is not None}
     result, error = _by_integral_images(maps, boxes, sizes, coordinates)
     # Boxes much smaller or much flatter than the image lose digits.
     doubtful = np.flatnonzero(error > tolerances.integral_image())
@@ -99,8 +97,8 @@ def _direct(maps: RealArray, boxes: Boxes) -> RealArray:
         members = np.flatnonzero(group.ravel() == number)
         windows = np.lib.stride_tricks.sliding_window_view(maps, (height, width), axis=(1, 2))
         step = max(1, _BLOCK_VALUES // (n_features * height * width))
-        for start in range(0, len(members), step):
-            part = members[start : start + step]
+        for rows in gen_batches(len(members), step):
+            part = members[rows]
             samples = windows[:, boxes[part, 0], boxes[part, 1]].swapaxes(0, 1)
             result[part] = covariances(samples.reshape(len(part), n_features, -1))
     return result
@@ -132,14 +130,10 @@ def _by_integral_images(
 
 def _worst_pair(ratio: RealArray, coordinates: Mapping[int, int]) -> RealArray:
     """Largest geometric mean of two ratios, but for those of two coordinates."""
-    known = np.isin(np.arange(ratio.shape[1]), list(coordinates))
-    if known.all():
-        return np.zeros(len(ratio))
-    others: RealArray = ratio[:, ~known].max(axis=1)
-    if not known.any():
-        return others
+    is_known = np.isin(np.arange(ratio.shape[1]), list(coordinates))
+    known, others = (ratio[:, some].max(axis=1, initial=0) for some in (is_known, ~is_known))
     with np.errstate(invalid="ignore"):  # nothing times infinity is nothing: exact zeros
-        mixed = np.sqrt(np.nan_to_num(others * ratio[:, known].max(axis=1), nan=0.0, posinf=np.inf))
+        mixed = np.sqrt(np.nan_to_num(others * known, nan=0.0, posinf=np.inf))
     return np.maximum(others, mixed)
 
 

@@ -1,11 +1,12 @@
-"""How matrices are made positive definite: `Regularize`, and what all descriptors share."""
+"""Matrices made positive definite: `Regularize`, and the repair that all descriptors share."""
 
 import warnings
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
 
 from divlearn import tolerances
 from divlearn.arrays import Indices, RealArray
@@ -32,8 +33,8 @@ class MatrixTransformer(TransformerMixin, MatricesMixin, BaseEstimator):  # type
                 f"{self.n_features_in_} {what} as input"
             )
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
@@ -73,7 +74,7 @@ class Regularize(MatrixTransformer):
         self.regularize = regularize
 
     @fit_method
-    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from matrices X, shape (n_matrices, d, d), by their weighted mean; y is ignored."""
         self.n_features_in_ = check_training(self, X, sample_weight, dtype=None).shape[-1]
         return self
@@ -116,14 +117,14 @@ def ensure_definite(
     candidates = np.union1d(
         find_not_definite(matrices, 2 * floor), np.flatnonzero(constant.any(axis=1))
     )
-    if not candidates.size:
-        return covariances
-    matrices = matrices.copy()
-    filled = _fill_constant(matrices[candidates], constant[candidates], floor, candidates, name)
-    matrices[candidates], weights = _shrink(filled, floor)
+    weights = np.zeros(len(matrices))
+    if candidates.size:
+        matrices = matrices.copy()
+        filled = _fill_constant(matrices[candidates], constant[candidates], floor, candidates, name)
+        matrices[candidates], weights[candidates] = _shrink(filled, floor)
     if not constant.any() and not weights.any():
         return covariances
-    _warn(constant, weights, candidates, len(matrices), floor, name, variables)
+    _warn(constant, weights, floor, name, variables)
     return matrices.reshape(*leading, d, d)
 
 
@@ -159,25 +160,19 @@ def _shrink(matrices: RealArray, floor: float) -> tuple[RealArray, RealArray]:
 
 
 def _warn(
-    constant: NDArray[np.bool_],
-    weights: RealArray,
-    candidates: Indices,
-    n_matrices: int,
-    floor: float,
-    name: str,
-    variables: str,
+    constant: NDArray[np.bool_], weights: RealArray, floor: float, name: str, variables: str
 ) -> None:
     parts = []
-    flat, shrunk = np.flatnonzero(constant.any(axis=1)), candidates[weights > 0]
+    flat, shrunk = np.flatnonzero(constant.any(axis=1)), np.flatnonzero(weights)
     if flat.size:
         parts.append(
-            f"{flat.size} of {n_matrices} matrices had {variables} without variance (first: "
+            f"{flat.size} of {len(weights)} matrices had {variables} without variance (first: "
             f"{flat[0]}, number {int(np.argmax(constant[flat[0]]))}), which got {floor:.3g} of the "
             "mean variance"
         )
     if shrunk.size:
         parts.append(
-            f"{shrunk.size} of {n_matrices} matrices had a correlation with an eigenvalue below "
+            f"{shrunk.size} of {len(weights)} matrices had a correlation with an eigenvalue below "
             f"{floor:.3g} (first: {shrunk[0]}) and were shrunk towards the diagonal, by a weight "
             f"of {weights.max():.3g} at most"
         )

@@ -1,11 +1,11 @@
 """Fusion of streams: several SPD matrices of one sample as the blocks of a single one."""
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray, array_or_list
@@ -13,7 +13,7 @@ from divlearn.descriptors.definite import MatrixTransformer
 from divlearn.fitting.labelled import fit_method
 from divlearn.spd import check_spd
 
-Samples = ArrayLike | Sequence[Sequence[Any]]
+Samples = ArrayLike | Sequence[Sequence[ArrayLike]]
 
 
 class BlockDiagonal(MatrixTransformer):
@@ -48,14 +48,14 @@ class BlockDiagonal(MatrixTransformer):
     (3, 102, 102)
     """
 
-    transformers_: list[Any]
+    transformers_: list[BaseEstimator]
     block_sizes_: list[int]
 
-    def __init__(self, transformer: Any = None) -> None:
+    def __init__(self, transformer: BaseEstimator | None = None) -> None:
         self.transformer = transformer
 
     @fit_method
-    def fit(self, X: Samples, y: Any = None) -> Self:
+    def fit(self, X: Samples, y: ArrayLike | None = None) -> Self:
         """Fit a clone of ``transformer`` to each stream, and remember the sizes of the blocks.
 
         X has the shape (n_samples, n_streams, ...), or is a list of samples, each a tuple, list or
@@ -66,7 +66,7 @@ class BlockDiagonal(MatrixTransformer):
         return self
 
     @fit_method
-    def fit_transform(self, X: Samples, y: Any = None) -> RealArray:
+    def fit_transform(self, X: Samples, y: ArrayLike | None = None) -> RealArray:
         """Fit, and fuse the same samples; see `fit` and `transform`."""
         streams = _split(X)
         self._set_or_check_count(len(streams), "streams", reset=True)
@@ -99,8 +99,7 @@ class BlockDiagonal(MatrixTransformer):
         return fused
 
 
-def _split(X: Samples) -> list[Any]:
-    """One array for each stream, or a list where its samples differ in shape."""
+def _split(X: Samples) -> list[ArrayLike]:
     if not isinstance(X, list | tuple):
         X = np.asarray(X)
         if X.ndim == 0:
@@ -129,7 +128,7 @@ def _split(X: Samples) -> list[Any]:
     return [array_or_list([sample[s] for sample in X]) for s in range(len(X[0]))]
 
 
-def _join(streams: Sequence[Any]) -> tuple[list[int], RealArray]:
+def _join(streams: Sequence[ArrayLike]) -> tuple[list[int], RealArray]:
     blocks = [check_spd(one, ndim=3, name=f"streams[{s}]") for s, one in enumerate(streams)]
     sizes = [block.shape[-1] for block in blocks]
     joined = np.zeros((len(blocks[0]), sum(sizes), sum(sizes)), dtype=np.result_type(*blocks))

@@ -1,4 +1,4 @@
-"""Kernel descriptors: how tracks of a sequence, or pixel features, resemble each other."""
+"""Kernel descriptors: similarities of the tracks of a sequence, or of pixel features."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,7 @@ from numpy.typing import ArrayLike
 from divlearn.arrays import RealArray
 from divlearn.checks import check_number
 from divlearn.descriptors.definite import ensure_definite
-from divlearn.descriptors.images import Images, check_images
-from divlearn.descriptors.pixels import Feature, Preset
+from divlearn.descriptors.pixels import Feature, Images, Preset
 from divlearn.descriptors.region import Part, RegionCovariance
 from divlearn.descriptors.series import Series, SeriesTransformer
 
@@ -146,16 +145,8 @@ class CovarianceKernel(RegionCovariance):
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            features,
-            patch=patch,
-            stride=stride,
-            boxes=boxes,
-            floor=floor,
-            n_jobs=n_jobs,
-            verbose=verbose,
-        )
-        self.gamma = gamma
+        self.features, self.patch, self.stride, self.boxes = features, patch, stride, boxes
+        self.floor, self.n_jobs, self.verbose, self.gamma = floor, n_jobs, verbose, gamma
 
     def _fit(self, X: Images) -> list[Part]:
         _check_gamma(self.gamma)
@@ -163,7 +154,7 @@ class CovarianceKernel(RegionCovariance):
         if not isinstance(self.gamma, str):
             self.gamma_ = float(self.gamma)
             return []
-        parts = self._parts(check_images(X))
+        parts = self._parts(X)
         seen = np.concatenate([part.matrices for part, _ in parts])
         self.gamma_ = _median_gamma(_squares_from(seen), "features")
         return parts

@@ -1,22 +1,205 @@
-"""Features of pixels, chosen by name, and the presets of the paper's data sets."""
+"""Images as descriptors take them, and features of their pixels: colours, slopes, Gabor filters."""
 
+import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy import fft
 
-from divlearn.arrays import RealArray
-from divlearn.descriptors.gabor import GaborBank
+from divlearn.arrays import RealArray, check_real
+from divlearn.checks import check_count
 
-Feature = str | GaborBank | Callable[[RealArray], Any]
+Images = Sequence[np.ndarray] | np.ndarray
+# Consecutive images of one size: the index of the first, shape (n_images, height, width,
+# n_channels) in float64, and whether they came as float32.
+Stack = tuple[int, RealArray, bool]
 
+SMALLEST_SIDE = 3  # pixels: a second difference needs as many
 COORDINATES = {"x": 1, "y": 0}  # and the axes of an image they run along
+_LARGEST = 2.0**480  # sums of squares of such values, and of their inverses, do not overflow
 _LUMA = np.array([0.2125, 0.7154, 0.0721])  # grey of RGB, ITU-R BT.709
 _DERIVATIVES = ("|Ix|", "|Iy|", "|Ixx|", "|Iyy|")
 _GABOR = re.compile(r"gabor ([1-9]\d?)x([1-9]\d?)")
+_MOST_SCALES, _MOST_ORIENTATIONS = 12, 64  # envelopes grow: that of scale 11 has 58 pixels
+_SPREADS = 3.0  # of the largest envelope: as far as a pixel is seen
+
+
+# --- images
+
+
+def check_images(X: Images) -> Images:
+    """Return X if it is a sequence of images, which may be lazy; say what else it is otherwise."""
+    if isinstance(X, np.ndarray) and X.dtype.kind == "O":
+        X = list(X)
+    if isinstance(X, np.ndarray):
+        if X.ndim == 3 and X.shape[-1] in (3, 4):
+            raise ValueError(
+                f"X has shape {X.shape}, which looks like one colour image: pass [X]; "
+                f"for {len(X)} narrow grey images pass list(X)"
+            )
+        if X.ndim not in (3, 4):
+            raise ValueError(
+                f"X has shape {X.shape}, but must be (n_images, height, width) or (n_images, "
+                "height, width, n_channels), or a list of images; one image is the list [image]"
+            )
+    elif not isinstance(X, Sequence) or isinstance(X[:1], str | bytes):
+        raise TypeError(f"X is a {type(X).__name__}, but must be an array or list of images")
+    if not len(X):
+        raise ValueError("X holds no image; pass at least one")
+    return X
+
+
+def stacks(X: Images, largest: int) -> Iterator[Stack]:
+    """Go through images in stacks of one size and of at most about `largest` pixels."""
+    held: list[np.ndarray] = []
+    first = 0
+    for index in range(len(X)):
+        image = _check_image(X[index], f"X[{index}]")
+        same = held and image.shape == held[0].shape and image.dtype == held[0].dtype
+        if held and (not same or (len(held) + 1) * image[..., 0].size > largest):
+            yield _stack(held, first)
+            held, first = [], index
+        held.append(image)
+    yield _stack(held, first)
+
+
+def _check_image(image: ArrayLike, name: str) -> np.ndarray:
+    if np.ma.is_masked(image):
+        raise ValueError(f"{name} has masked pixels; fill them, or pass boxes without any")
+    array = np.asarray(image)
+    if array.ndim == 2:
+        array = array[..., None]
+    if array.ndim != 3 or not array.shape[-1]:
+        raise ValueError(
+            f"{name} has shape {np.shape(image)}, but must be (height, width) or (height, "
+            "width, n_channels)"
+        )
+    check_real(array, name)
+    if min(array.shape[:2]) < SMALLEST_SIDE:
+        raise ValueError(
+            f"{name} has {array.shape[0]} x {array.shape[1]} pixels, but must have at least "
+            f"{SMALLEST_SIDE} x {SMALLEST_SIDE}"
+        )
+    return array
+
+
+def _stack(held: list[np.ndarray], first: int) -> Stack:
+    images = np.stack(held).astype(np.float64)
+    largest = np.abs(images).max(axis=(1, 2, 3))
+    bad = np.flatnonzero(~((largest == 0) | ((largest >= 1 / _LARGEST) & (largest <= _LARGEST))))
+    if bad.size:
+        where, size = f"X[{first + bad[0]}]", largest[bad[0]]
+        if not np.isfinite(size):
+            raise ValueError(f"{where} holds NaN or infinity; fill or crop them")
+        raise ValueError(
+            f"{where} has values up to {size:.3g}, which must be between {1 / _LARGEST:.3g} and "
+            f"{_LARGEST:.3g} for their squares to be finite; rescale the images"
+        )
+    return first, images, held[0].dtype == np.float32
+
+
+# --- Gabor filters
+
+
+@dataclass(frozen=True)
+class GaborBank:
+    r"""Bank of Gabor filters without response to constants.
+
+    Scale s and orientation o have the wave vector :math:`k`, of length
+    :math:`k_s = \pi / (2 \cdot 2^{s/2})` and angle :math:`\pi o / n_o`, and the filter
+
+    .. math:: g(p) = \frac{|k|^2}{2 \pi \sigma^2} e^{-|k|^2 |p|^2 / (2 \sigma^2)}
+              \left( e^{i k \cdot p} - c \right) ,
+
+    a wave under a Gaussian envelope of :math:`\sigma / |k|` pixels, where c, about
+    :math:`e^{-\sigma^2 / 2}`, makes its sum vanish. Images are continued by reflection.
+
+    Parameters
+    ----------
+    scales : int, default=4
+    orientations : int, default=6
+        An even number makes a rotation by 90 degrees permute the responses.
+    sigma : float, default=2
+        Width of the envelope in units of :math:`1 / |k|`. Small images want few waves under it.
+
+    Examples
+    --------
+    >>> bank = GaborBank(scales=2, orientations=3)
+    >>> bank.names
+    ('gabor 0 0', 'gabor 0 60', 'gabor 0 120', 'gabor 1 0', 'gabor 1 60', 'gabor 1 120')
+    >>> bank.magnitudes(np.ones((1, 32, 32))).max() < 1e-12
+    np.True_
+    """
+
+    scales: int = 4
+    orientations: int = 6
+    sigma: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_count(self.scales, "scales", most=_MOST_SCALES)
+        check_count(self.orientations, "orientations", most=_MOST_ORIENTATIONS)
+        if not 0 < self.sigma < math.inf:
+            raise ValueError(f"sigma={self.sigma!r} must be > 0 and finite")
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Scale and angle in degrees of every filter."""
+        return tuple(
+            f"gabor {scale} {180 * orientation / self.orientations:g}"
+            for scale in range(self.scales)
+            for orientation in range(self.orientations)
+        )
+
+    def magnitudes(self, images: RealArray) -> RealArray:
+        """Moduli of responses, (n, n_filters, height, width), to images (n, height, width)."""
+        n_images, height, width = images.shape
+        top, left = self._margin(height), self._margin(width)
+        padded = np.pad(images, ((0, 0), (top, top), (left, left)), mode="symmetric")
+        spectrum = fft.fft2(padded)
+        result = np.empty((n_images, len(self.names), height, width))
+        for index, transfer in enumerate(self._transfers(*padded.shape[1:])):
+            response = fft.ifft2(spectrum * transfer, overwrite_x=True)
+            np.abs(response[:, top : top + height, left : left + width], out=result[:, index])
+        return result
+
+    def _margin(self, size: int) -> int:
+        """Pixels to add on either side of an axis: as many, so that no direction is preferred."""
+        margin = math.ceil(_SPREADS * self.sigma / _frequency(self.scales - 1))
+        while fft.next_fast_len(size + 2 * margin) != size + 2 * margin:
+            margin += 1
+        return margin
+
+    def _transfers(self, rows: int, columns: int) -> list[RealArray]:
+        transfers = []
+        for scale in range(self.scales):
+            length = _frequency(scale)
+            spread = length / self.sigma
+            envelope = np.outer(_gaussian(rows, 0, spread), _gaussian(columns, 0, spread))
+            for orientation in range(self.orientations):
+                angle = np.pi * orientation / self.orientations
+                y, x = length * np.sin(angle), length * np.cos(angle)
+                wave = np.outer(_gaussian(rows, y, spread), _gaussian(columns, x, spread))
+                transfers.append(wave - wave[0, 0] / envelope[0, 0] * envelope)
+        return transfers
+
+
+def _gaussian(size: int, centre: float, spread: float) -> RealArray:
+    """Gaussian on the frequencies of an axis, with what sampling folds back from beyond pi."""
+    frequencies = 2 * np.pi * (fft.fftfreq(size)[:, None] + np.arange(-2, 3))
+    return np.exp(-((frequencies - centre) ** 2) / (2 * spread**2)).sum(axis=1)
+
+
+def _frequency(scale: int) -> float:
+    return math.pi / 2 / 2 ** (scale / 2)
+
+
+# --- features
+
+Feature = str | GaborBank | Callable[[RealArray], ArrayLike]
 
 
 class _Planes:
@@ -46,10 +229,8 @@ class _Planes:
         return np.asarray(np.gradient(self.grey, axis=1))
 
     def coordinate(self, axis: int) -> RealArray:
-        shape = [1, 1, 1]
-        shape[axis] = -1
-        steps = np.arange(self.images.shape[axis], dtype=float).reshape(shape)
-        return np.broadcast_to(steps, self.images.shape[:3])
+        shape = self.images.shape[:3]
+        return np.broadcast_to(np.indices(shape, dtype=float, sparse=True)[axis], shape)
 
     def colour(self, channel: int) -> RealArray:
         if self.images.shape[-1] != 3:
@@ -157,7 +338,9 @@ def _compute(feature: Feature, planes: _Planes) -> tuple[Sequence[str], RealArra
     return [feature], _NAMED[feature](planes)[:, None]
 
 
-def _call(function: Callable[[RealArray], Any], images: RealArray) -> tuple[list[str], RealArray]:
+def _call(
+    function: Callable[[RealArray], ArrayLike], images: RealArray
+) -> tuple[list[str], RealArray]:
     name = getattr(function, "__name__", type(function).__name__)
     size = images.shape[1:3]
     results = [np.asarray(function(image), dtype=np.float64) for image in images]

@@ -1,8 +1,8 @@
 """Regions of images to SPD matrices: covariances of pixel features."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -11,11 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import IntArray, RealArray
 from divlearn.descriptors import covariances as over
+from divlearn.descriptors import pixels
 from divlearn.descriptors.covariances import Boxes, check_boxes, check_sides
 from divlearn.descriptors.definite import MatrixTransformer, check_floor, ensure_definite
-from divlearn.descriptors.gabor import GaborBank
-from divlearn.descriptors.images import SMALLEST_SIDE, Images, Stack, check_images, stacks
-from divlearn.descriptors.pixels import COORDINATES, Feature, Preset, get_preset, pixel_features
+from divlearn.descriptors.pixels import COORDINATES, Feature, GaborBank, Images, Preset, Stack
 from divlearn.fitting.labelled import fit_method
 from divlearn.fitting.progress import narrated, tell
 from divlearn.fitting.targets import locate_errors
@@ -120,7 +119,7 @@ class RegionCovariance(MatrixTransformer):
         self.floor, self.n_jobs, self.verbose = floor, n_jobs, verbose
 
     @fit_method
-    def fit(self, X: Images, y: Any = None) -> Self:
+    def fit(self, X: Images, y: object = None) -> Self:
         """Check the parameters against the first image, and learn what the descriptor learns.
 
         X has the shape (n_images, height, width[, n_channels]), or is a sequence of images of any
@@ -130,23 +129,23 @@ class RegionCovariance(MatrixTransformer):
         return self
 
     @fit_method
-    def fit_transform(self, X: Images, y: Any = None) -> RealArray:
+    def fit_transform(self, X: Images, y: object = None) -> RealArray:
         """Fit, and describe the same images; see `fit` and `transform`."""
-        parts = self._fit(X) or self._parts(check_images(X))
+        parts = self._fit(X) or self._parts(X)
         return self._arrange(self._collect(parts), len(X))
 
     def _fit(self, X: Images) -> list[Part]:
         """Fit; return the covariances, if learning took them."""
-        self._check_parameters()
-        _, first, _ = next(stacks(check_images(X)[:1], 1))
+        _, first, _ = next(pixels.stacks(pixels.check_images(X)[:1], 1))
         self._set_or_check_count(first.shape[-1], "channels", reset=True)
-        preset = get_preset(self.features)
+        preset = pixels.get_preset(self.features)
         # Names need no whole image, but a function of the user may.
         named = all(isinstance(feature, str | GaborBank) for feature in preset.features)
-        probe = first[:, :SMALLEST_SIDE, :SMALLEST_SIDE] if named else first
-        self.feature_names_ = pixel_features(probe, preset.features)[1]
+        probe = first[:, : pixels.SMALLEST_SIDE, : pixels.SMALLEST_SIDE] if named else first
+        self.feature_names_ = pixels.pixel_features(probe, preset.features)[1]
         preset.check_kept(self.feature_names_)
         check_floor(self.floor, d=len(self.feature_names_))
+        self._places(first.shape[1:3], None, 0)
         return []
 
     def transform(self, X: Images) -> RealArray:
@@ -164,14 +163,7 @@ class RegionCovariance(MatrixTransformer):
         ``boxes`` of the estimator.
         """
         check_is_fitted(self)
-        self._check_parameters()
-        images = check_images(X)
-        if boxes is not None and len(boxes) != len(images):
-            raise ValueError(
-                f"boxes are given for {len(boxes)} images, but X has {len(images)}; pass one "
-                "array of boxes per image"
-            )
-        return self._collect(self._parts(images, boxes))
+        return self._collect(self._parts(X, boxes))
 
     def _collect(self, parts: list[Part]) -> Regions:
         single = all(from_float32 for _, from_float32 in parts)
@@ -198,7 +190,7 @@ class RegionCovariance(MatrixTransformer):
 
     def _describe(self, covariances: RealArray, floor: float) -> RealArray:
         matrices = ensure_definite(covariances, floor, name="region covariances")
-        keep = get_preset(self.features).keep_variance
+        keep = pixels.get_preset(self.features).keep_variance
         if keep is not None:
             scaled = np.flatnonzero([name not in keep for name in self.feature_names_])
             deviations = np.ones(matrices.shape[:2])
@@ -207,31 +199,22 @@ class RegionCovariance(MatrixTransformer):
             matrices[:, scaled, scaled] = 1
         return matrices
 
-    def _check_parameters(self) -> None:
-        get_preset(self.features)
-        check_floor(self.floor)
-        if self.boxes is not None:
-            if self.patch is not None:
-                raise ValueError(f"patch={self.patch!r} and boxes are both given; pass one of them")
-            check_boxes(self.boxes)
-        if self.patch is not None:
-            check_sides(self.patch, "patch", 2)
-        if self.stride is not None:
-            if self.patch is None:
-                raise ValueError(f"stride={self.stride!r} needs a patch; pass patch too")
-            check_sides(self.stride, "stride", 1)
-
     def _parts(self, X: Images, boxes: Sequence[ArrayLike] | None = None) -> list[Part]:
+        images = pixels.check_images(X)
+        if boxes is not None and len(boxes) != len(images):
+            raise ValueError(
+                f"boxes are given for {len(boxes)} images, but X has {len(images)}; pass one "
+                "array of boxes per image"
+            )
         # Products are small, and stacks may run side by side: no BLAS threads below.
         with limit_blas(1), narrated(type(self).__name__, self.verbose):
             work = Parallel(n_jobs=self.n_jobs, require="sharedmem", return_as="generator")(
-                delayed(self._part)(stack, boxes) for stack in stacks(X, _STACK_PIXELS)
+                delayed(self._part)(stack, boxes) for stack in pixels.stacks(images, _STACK_PIXELS)
             )
             parts = []
             for part in work:
                 parts.append(part)
-                done = int(part[0].image[-1]) + 1
-                tell("images", done, len(X))
+                tell("images", int(part[0].image[-1]) + 1, len(images))
             return parts
 
     def _part(self, stack: Stack, boxes: Sequence[ArrayLike] | None) -> Part:
@@ -240,31 +223,34 @@ class RegionCovariance(MatrixTransformer):
         indices = range(first, first + n_images)
         self._set_or_check_count(n_channels, "channels", reset=False, where=f"X[{first}]")
         places = [self._places((height, width), boxes, index) for index in indices]
-        maps, names = pixel_features(images, get_preset(self.features).features)
+        maps, names = pixels.pixel_features(images, pixels.get_preset(self.features).features)
         if names != self.feature_names_:
             raise ValueError(
                 f"X[{first}] has the features {names}, but {type(self).__name__} was fitted "
                 f"on {self.feature_names_}; a callable must always return the same number of planes"
             )
+        coordinates = {i: COORDINATES[name] for i, name in enumerate(names) if name in COORDINATES}
         if self.patch is None and self.boxes is None and boxes is None:
             result = over.covariances(maps.reshape(n_images, len(names), -1))
         else:
-            axes = [COORDINATES.get(name) for name in names]
             pairs = zip(maps, places, strict=True)
-            result = np.concatenate([over.box_covariances(*pair, axes) for pair in pairs])
+            result = np.concatenate([over.box_covariances(*pair, coordinates) for pair in pairs])
         all_boxes = np.concatenate(places)
-        _make_coordinates_relative(result, all_boxes, names)
+        _make_coordinates_relative(result, all_boxes, coordinates)
         image = np.repeat(indices, [len(place) for place in places])
         return Regions(result, image, all_boxes), single
 
     def _places(
         self, shape: tuple[int, int], boxes: Sequence[ArrayLike] | None, index: int
     ) -> Boxes:
-        with locate_errors(f"X[{index}]"):
-            if boxes is not None:
-                return check_boxes(boxes[index], shape)
-            if self.boxes is not None:
-                return check_boxes(self.boxes, shape)
+        if self.patch is not None and self.boxes is not None:
+            raise ValueError(f"patch={self.patch!r} and boxes are both given; pass one of them")
+        if self.stride is not None and self.patch is None:
+            raise ValueError(f"stride={self.stride!r} needs a patch; pass patch too")
+        given = self.boxes if boxes is None else boxes[index]
+        if given is not None:
+            with locate_errors(f"X[{index}]"):
+                return check_boxes(given, shape)
         if self.patch is None:
             return np.array([[0, 0, *shape]])
         patch = check_sides(self.patch, "patch", 2)
@@ -277,7 +263,7 @@ class RegionCovariance(MatrixTransformer):
         return over.grid_boxes(shape, patch, stride)
 
 
-def _cast(matrices: RealArray, dtype: type[np.floating[Any]]) -> RealArray:
+def _cast(matrices: RealArray, dtype: type[np.floating]) -> RealArray:
     """Change the type; say where its range is too small."""
     limits = np.finfo(dtype)
     variances = np.diagonal(matrices, axis1=1, axis2=2)
@@ -291,11 +277,11 @@ def _cast(matrices: RealArray, dtype: type[np.floating[Any]]) -> RealArray:
     return matrices.astype(dtype, copy=False)
 
 
-def _make_coordinates_relative(matrices: RealArray, boxes: Boxes, names: Sequence[str]) -> None:
+def _make_coordinates_relative(
+    matrices: RealArray, boxes: Boxes, coordinates: Mapping[int, int]
+) -> None:
     """Let x and y run from 0 to 1 over each region, in place."""
-    sides = {"x": boxes[:, 3] - boxes[:, 1], "y": boxes[:, 2] - boxes[:, 0]}
-    for index, name in enumerate(names):
-        if name in COORDINATES:
-            scale = 1 / np.maximum(sides[name] - 1, 1)[:, None]
-            matrices[:, index, :] *= scale
-            matrices[:, :, index] *= scale
+    for index, axis in coordinates.items():
+        scale = 1 / np.maximum(boxes[:, axis + 2] - boxes[:, axis] - 1, 1)[:, None]
+        matrices[:, index, :] *= scale
+        matrices[:, :, index] *= scale

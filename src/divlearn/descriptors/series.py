@@ -1,11 +1,12 @@
-"""Series as input: what is accepted, in which blocks it is computed, and what estimators share."""
+"""Series as input: their checks, their blocks, and the base of their descriptors."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray, check_real
@@ -43,21 +44,19 @@ class Series:
 
     def map(self, function: Callable[[RealArray], RealArray]) -> RealArray:
         """Apply a function of float64 arrays (n, n_channels, n_times) that returns (n, ...)."""
-        parts, order = [], []
-        for places, array in self._groups:
-            step = max(1, _BLOCK_ENTRIES // array[0].size)
-            order.append(places)
-            for start in range(0, len(array), step):
-                parts.append(function(array[start : start + step].astype(np.float64)))
-        values: RealArray = np.concatenate(parts)
-        if len(self._groups) == 1:
-            return values
+        values = np.concatenate(
+            [
+                function(array[rows].astype(np.float64))
+                for _, array in self._groups
+                for rows in gen_batches(len(array), max(1, _BLOCK_ENTRIES // array[0].size))
+            ]
+        )
         result = np.empty_like(values)
-        result[np.concatenate(order)] = values
+        result[np.concatenate([places for places, _ in self._groups])] = values
         return result
 
 
-def _group(X: SeriesLike) -> list[tuple[Indices, NDArray[Any]]]:
+def _group(X: SeriesLike) -> list[tuple[Indices, np.ndarray]]:
     if not isinstance(X, list | tuple):
         X = np.asarray(X)
         if X.dtype != object or X.ndim == 0:
@@ -82,7 +81,7 @@ def _group(X: SeriesLike) -> list[tuple[Indices, NDArray[Any]]]:
     return [(group, np.stack([arrays[i] for i in group])) for group in groups]
 
 
-def _as_array(one: ArrayLike, where: str) -> NDArray[Any]:
+def _as_array(one: ArrayLike, where: str) -> np.ndarray:
     if np.ma.is_masked(one):
         raise ValueError(f"{where} has masked entries; fill them or drop this series")
     try:
@@ -100,7 +99,7 @@ def _as_array(one: ArrayLike, where: str) -> NDArray[Any]:
     return array
 
 
-def _check(array: NDArray[Any], places: Indices, min_times: int) -> None:
+def _check(array: np.ndarray, places: Indices, min_times: int) -> None:
     _, n_channels, n_times = array.shape
     if n_channels < 1 or n_times < min_times:
         raise ValueError(
@@ -124,7 +123,7 @@ class SeriesTransformer(MatrixTransformer, ABC):
     _min_times = 1
 
     @fit_method
-    def fit(self, X: SeriesLike, y: Any = None) -> Self:
+    def fit(self, X: SeriesLike, y: object = None) -> Self:
         """Check the parameters and the series, and learn what depends on all series.
 
         X has the shape (n_series, n_channels, n_times), or is a list of series (n_channels,

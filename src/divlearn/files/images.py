@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterable, Sequence
 from operator import index as as_index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from divlearn.checks import import_extra
 from divlearn.files.variables import Refusal, explaining, open_regular
@@ -23,32 +22,13 @@ PathLike = str | os.PathLike[str]
 # Pixels, compared with the header before anything is decoded. Pillow itself warns at 89 million.
 LARGEST_IMAGE = 2**26
 
-_FORMATS = {
-    ".png": "PNG",
-    ".gif": "GIF",
-    ".tif": "TIFF",
-    ".tiff": "TIFF",
-    ".bmp": "BMP",
-    ".jpg": "JPEG",
-    ".jpeg": "JPEG",
-    ".ppm": "PPM",
-    ".pgm": "PPM",
-    ".pbm": "PPM",
-    ".pnm": "PPM",
-}
-# Modes of Pillow, and what they become.
-_TARGETS = {
-    "1": "L",
-    "L": "L",
-    "LA": "L",
-    "P": "RGB",
-    "PA": "RGB",
-    "RGB": "RGB",
-    "RGBA": "RGB",
-}
+_FORMATS = {".png": "PNG", ".gif": "GIF", ".tif": "TIFF", ".tiff": "TIFF", ".bmp": "BMP"}
+_FORMATS |= dict.fromkeys((".jpg", ".jpeg"), "JPEG")
+_FORMATS |= dict.fromkeys((".ppm", ".pgm", ".pbm", ".pnm"), "PPM")
+_GREY, _COLOURS = ("1", "L", "LA"), ("P", "PA", "RGB", "RGBA")  # modes of Pillow
 
 
-class ImageFiles(Sequence[NDArray[Any]]):
+class ImageFiles(Sequence[np.ndarray]):
     """Images that stay in their files until they are indexed.
 
     Every access reads the file again; nothing is kept. Slices, and integers or booleans in a list
@@ -94,11 +74,7 @@ class ImageFiles(Sequence[NDArray[Any]]):
     def __len__(self) -> int:
         return len(self.paths)
 
-    @overload
-    def __getitem__(self, index: int) -> NDArray[Any]: ...
-    @overload
-    def __getitem__(self, index: slice | Sequence[int] | NDArray[Any]) -> ImageFiles: ...
-    def __getitem__(self, index: Any) -> NDArray[Any] | ImageFiles:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return ImageFiles(self.paths[index])
         if np.ndim(index):
@@ -124,11 +100,8 @@ def natural_key(path: Path) -> tuple[list[str | int], str]:
 
 def list_images(folder: Path) -> list[Path]:
     """Files with the suffix of an image, in natural order, without hidden ones."""
-    return [
-        entry
-        for entry in _visible(folder)
-        if entry.suffix.lower() in _FORMATS and not entry.is_dir()
-    ]
+    files = [entry for entry in _visible(folder) if not entry.is_dir()]
+    return [file for file in files if file.suffix.lower() in _FORMATS]
 
 
 def subfolders(folder: Path) -> list[Path]:
@@ -139,7 +112,7 @@ def _visible(folder: Path) -> list[Path]:
     return sorted((one for one in folder.iterdir() if one.name[0] != "."), key=natural_key)
 
 
-def _read(path: Path) -> NDArray[Any]:
+def _read(path: Path) -> np.ndarray:
     import_extra("PIL", "image files need Pillow", "images")
     from PIL import Image, UnidentifiedImageError
 
@@ -162,27 +135,27 @@ def _read(path: Path) -> NDArray[Any]:
             raise Refusal(f"{error}; cut it into smaller images") from error
 
 
-def _to_array(image: Image) -> NDArray[Any]:
+def _to_array(image: Image) -> np.ndarray:
     image.load()
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
         array = np.array(image).astype(np.uint16)
         if "transparency" in image.info:
             _check_opaque(array != image.info["transparency"])
         return array
-    if image.mode not in _TARGETS:
+    if image.mode not in _GREY + _COLOURS:
         raise Refusal(
             f"its pixels have the Pillow mode {image.mode!r}, must be 8- or 16-bit grey, RGB or "
             "palette; convert it"
         )
     if image.mode.endswith("A") or "transparency" in image.info:
         _check_opaque(np.asarray(image.convert("RGBA"))[..., 3] == 255)
-    array = np.array(image.convert(_TARGETS[image.mode]))
+    array = np.array(image.convert("L" if image.mode in _GREY else "RGB"))
     if image.mode.startswith("P") and (array == array[..., :1]).all():  # a palette of greys
         return array[..., 0].copy()
     return array
 
 
-def _check_opaque(opaque: NDArray[np.bool_]) -> None:
+def _check_opaque(opaque: np.ndarray) -> None:
     if not opaque.all():
         raise Refusal(
             f"{opaque.size - np.count_nonzero(opaque)} of its {opaque.size} pixels are not opaque, "

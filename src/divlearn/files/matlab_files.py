@@ -1,8 +1,12 @@
-"""Arrays of MATLAB level 5 files (``save -v6`` and ``-v7``): numbers, text and cells of text.
+"""Arrays of MATLAB files, of level 5 or HDF5, and of all other HDF5 files: numbers and text.
 
-SciPy lists and reads them. It looks up the type of an element in a table without checking the
-index, which crashes the interpreter, and allocates what a shape claims. So SciPy gets one variable
-at a time, inflated and with all of its tags checked.
+SciPy lists and reads level 5 (``save -v6`` and ``-v7``). It looks up the type of an element in a
+table without checking the index, which crashes the interpreter, and allocates what a shape claims.
+So SciPy gets one variable at a time, inflated and with all of its tags checked.
+
+h5py reads HDF5 (``save -v7.3``), no more than is asked for. What it would follow to other files is
+refused before, and so are claims of more memory than there may be. Its compiled library trusts the
+rest of a file.
 """
 
 import io
@@ -13,11 +17,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
+from types import ModuleType
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
+from divlearn.checks import import_extra
 from divlearn.files.variables import Damage, Refusal, Variable, check_limit, quote, text_array
 
 _MATRIX, _COMPRESSED = 14, 15
@@ -25,20 +30,18 @@ _MATRIX, _COMPRESSED = 14, 15
 _BEFORE = (frozenset({6}), frozenset({5, 6}), frozenset({1, 16}))
 _DATA = frozenset({1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18})
 _CELL, _CHAR, _COMPLEX_FLAG = 1, 4, 8  # in the flags of a matrix, its class before the others
-_NUMBERS = {
-    "double": "f8",
-    "single": "f4",
-    "int8": "i1",
-    "uint8": "u1",
-    "int16": "i2",
-    "uint16": "u2",
-    "int32": "i4",
-    "uint32": "u4",
-    "int64": "i8",
-    "uint64": "u8",
-    "logical": "u1",
-}
+_INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+_CLASSES = {"logical": "uint8", "char": "U", "cell": "U"}  # and their types; others share the name
 _HEADER_BYTES = 2048  # of the flags, the shape and the name of a variable, at most
+
+Handle = Any  # what h5py returns, which has no types
+
+_MAGIC = b"\x89HDF\r\n\x1a\n"
+_OF_MATLAB = ("#refs#", "#subsystem#")  # groups with what cells and objects of MATLAB refer to
+_ROWS = 64  # of text, read at a time
+
+
+# --- level 5
 
 
 def is_matlab(start: bytes) -> bool:
@@ -81,19 +84,19 @@ def _describe(file: BinaryIO, order: str, place: tuple[int, int]) -> Variable:
     for _ in islice(_elements(memoryview(start)[8:], order), len(_BEFORE)):
         pass  # SciPy allocates what a tag claims
     ((name, shape, kind),) = whosmat(_as_file(start, order))
-    if kind not in ("char", "cell", *_NUMBERS):
+    if kind not in ("double", "single", *_INTEGERS, *_CLASSES):
         return Variable.refused(
             name,
             f"has MATLAB's class {kind!r}; save an array of numbers, a char array or a cell array "
             "of strings",
         )
-    dtype = np.dtype(_NUMBERS.get(kind, "U"))
+    dtype = np.dtype(_CLASSES.get(kind, kind))
     return Variable(name, shape, dtype, partial(_read, file, order, name, dtype, place))
 
 
 def _read(
-    file: BinaryIO, order: str, name: str, dtype: np.dtype[Any], place: tuple[int, int], limit: int
-) -> NDArray[Any]:
+    file: BinaryIO, order: str, name: str, dtype: np.dtype, place: tuple[int, int], limit: int
+) -> np.ndarray:
     from scipy.io import loadmat
 
     check_limit(place[1] - _HEADER_BYTES, limit, f"the entries of {quote(name)}")
@@ -101,7 +104,7 @@ def _read(
     content = _inflate(file.read(place[1]), order, limit, quote(name))
     _check_matrix(memoryview(content)[8:], order, quote(name))
     codec = "utf-16-le" if order == "<" else "utf-16-be"
-    array: NDArray[Any] = loadmat(_as_file(content, order), uint16_codec=codec)[name]
+    array: np.ndarray = loadmat(_as_file(content, order), uint16_codec=codec)[name]
     if dtype.kind == "U":
         return text_array([_as_text(text, quote(name)) for text in array.ravel()], limit)
     if array.dtype.kind == "c":
@@ -173,7 +176,7 @@ def _check_matrix(content: memoryview, order: str, name: str, *, in_cell: bool =
             _check_matrix(inside, order, name, in_cell=True)
 
 
-def _as_text(text: Any, name: str) -> str:
+def _as_text(text: np.ndarray | str, name: str) -> str:
     """Return a row of a char array, or a cell: an array of one string, of none if it is empty."""
     rows = np.ravel(text)
     if len(rows) > 1:
@@ -186,3 +189,107 @@ def _other_cells(name: str) -> Refusal:
         f"{name} is a cell array with other cells than text; save numbers or a cell array of "
         "strings"
     )
+
+
+# --- HDF5
+
+
+def find_hdf5(file: BinaryIO, size: int) -> bool:
+    """Whether an HDF5 file starts at byte 0, 512, 1024, 2048, ..., where its format allows it."""
+    position = 0
+    while position < size:
+        file.seek(position)
+        if file.read(len(_MAGIC)) == _MAGIC:
+            return True
+        position = max(512, 2 * position)
+    return False
+
+
+@contextmanager
+def open_hdf5(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
+    """List the arrays of an HDF5 file and its groups; they can be read inside the context."""
+    h5py = import_extra("h5py", "reading HDF5 and MATLAB 7.3 files needs h5py", "files")
+    with h5py.File(file, "r") as store:
+        links: dict[str, Handle] = {}
+        store.visititems_links(links.__setitem__)
+        known = [name for name in links if not name.startswith(_OF_MATLAB)]
+        yield [one for name in known if (one := _describe_dataset(h5py, store, name, links[name]))]
+
+
+def _describe_dataset(h5py: ModuleType, store: Handle, name: str, link: Handle) -> Variable | None:
+    """One dataset; None for groups and named types."""
+    if not isinstance(link, h5py.HardLink):
+        return Variable.refused(name, "is a link, possibly to another file; store the data itself")
+    dataset = store[name]
+    if not isinstance(dataset, h5py.Dataset):
+        return None
+    if reason := _refuse(h5py, dataset):
+        return Variable.refused(name, reason)
+    shape, dtype = dataset.shape, dataset.dtype
+    if dtype.kind == "O":
+        return Variable(name, shape, np.dtype("U"), partial(_read_strings, dataset))
+    if _is_char(dataset):
+        return Variable(name, shape[-1:], np.dtype("U"), partial(_read_chars, dataset))
+    return Variable(name, shape, dtype, partial(_read_dataset, dataset))
+
+
+def _refuse(h5py: ModuleType, dataset: Handle) -> str:
+    """Say why a dataset is not read; empty if it may be."""
+    # The files first: even the shape of a virtual dataset may be looked up in those it points to.
+    properties = dataset.id.get_create_plist()
+    if properties.get_layout() == h5py.h5d.VIRTUAL or properties.get_external_count():
+        return "keeps its data in other files (virtual or external storage); store the data itself"
+    filters = {properties.get_filter(i)[0] for i in range(properties.get_nfilters())}
+    if missing := sorted(code for code in filters if not h5py.h5z.filter_avail(code)):
+        return (
+            f"is stored through the HDF5 filters {missing}, which h5py does not have here; write "
+            "the file again with gzip, or import hdf5plugin first"
+        )
+    if dataset.dtype.kind == "c":
+        return "is complex, must be real; save its real part"
+    if dataset.dtype.kind not in "biuf" and not h5py.check_string_dtype(dataset.dtype):
+        return (
+            "holds neither numbers nor text; save cell arrays, structs and records as arrays of "
+            "numbers or text"
+        )
+    if dataset.shape is None:
+        return "has no shape; store an array"
+    if math.prod(dataset.shape) and not dataset.id.get_storage_size():
+        return "has a shape and no entries; write them"
+    return ""
+
+
+def _is_char(dataset: Handle) -> bool:
+    if dataset.dtype != np.uint16 or "MATLAB_class" not in dataset.attrs:
+        return False
+    attribute = dataset.attrs.get_id("MATLAB_class")
+    # An attribute of another type is not read, least of all a string from a heap.
+    if attribute.dtype != np.dtype("S4") or attribute.shape != ():
+        return False
+    return bool(dataset.attrs["MATLAB_class"] == b"char")
+
+
+def _read_dataset(dataset: Handle, limit: int) -> np.ndarray:
+    if dataset.chunks:  # read as wholes, which may be larger than the array
+        n_bytes = math.prod(dataset.chunks) * dataset.dtype.itemsize
+        check_limit(n_bytes, limit, f"the chunks of {quote(dataset.name[1:])}")
+    return dataset[...]
+
+
+def _read_chars(dataset: Handle, limit: int) -> np.ndarray:
+    codes = _read_dataset(dataset, limit)
+    # MATLAB's columns come as rows, hence its rows, the strings, as columns.
+    rows = codes.reshape(-1, codes.shape[-1]).T.astype("<u2", order="C")
+    return text_array([row.tobytes().decode("utf-16-le").rstrip(" ") for row in rows], limit)
+
+
+def _read_strings(dataset: Handle, limit: int) -> np.ndarray:
+    """Read strings of variable length in parts: many may be one long piece of the file."""
+    strings: list[str] = []
+    n_characters = 0
+    for start in range(0, len(dataset), _ROWS):
+        part = dataset.asstr()[start : start + _ROWS].ravel().tolist()
+        n_characters += sum(map(len, part))
+        check_limit(n_characters, limit, "its strings")
+        strings += part
+    return text_array(strings, limit)

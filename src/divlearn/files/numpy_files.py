@@ -10,10 +10,9 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import IO, Any, BinaryIO
+from typing import IO, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from divlearn.files.variables import DEFLATE_RATIO, Damage, Variable, quote
 
@@ -82,9 +81,9 @@ def _describe(name: str, open_stream: _Open, n_bytes: int) -> Variable:
             "follow it"
         )
 
-    def read(limit: int) -> NDArray[Any]:
+    def read(limit: int) -> np.ndarray:
         with open_stream() as stream:
-            array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+            array: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)
             # Reading past the end makes zipfile compare the checksum.
             stream.read(1)
         return array
@@ -92,7 +91,7 @@ def _describe(name: str, open_stream: _Open, n_bytes: int) -> Variable:
     return Variable(name, shape, dtype, read)
 
 
-def _read_header(start: bytes) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+def _read_header(start: bytes) -> tuple[tuple[int, ...], np.dtype, int]:
     """Return shape, type and the length of the header itself."""
     stream = io.BytesIO(start)
     try:

@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import check_count
-from divlearn.files.columns import check_column, fits, read_column
-from divlearn.files.hdf5_files import find_hdf5, open_hdf5
-from divlearn.files.matlab_files import is_matlab, open_matlab
-from divlearn.files.names import FILES, Column, choose
+from divlearn.files.columns import FILES, Column, check_column, choose, fits, read_column
+from divlearn.files.matlab_files import find_hdf5, is_matlab, open_hdf5, open_matlab
 from divlearn.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npy, open_npz
 from divlearn.files.variables import Refusal, Variable, check_limit, explaining, open_regular, quote
 from divlearn.spd import are_symmetric, check_and_learn
@@ -30,7 +27,7 @@ class SPDFile:
     labels: Labels | None
     splits: tuple[Indices, Indices] | None  # training and test matrices
     groups: Labels | None
-    files: NDArray[Any] | None  # that the matrices were made from
+    files: Labels | None  # that the matrices were made from
     group_names: tuple[str, ...]  # arrays that look like groups, where none were asked for
 
 
@@ -50,16 +47,16 @@ def read_spd(
     with open_regular(path, path.name) as file, explaining(path.name, limit):
         size = os.fstat(file.fileno()).st_size
         with _opener(file, size)(file, size) as variables:
-            parts, y, together, beside = choose(variables, matrices, labels, groups, square)
+            parts, y, together, others = choose(variables, matrices, labels, groups, square)
             sizes = _check_choice(parts, y, together, square)
-            beside = {name: one for name, one in beside.items() if fits(one, sizes)}
-            files = beside.pop(FILES, ())
+            others = {name: one for name, one in others.items() if fits(one, sizes)}
+            files = others.pop(FILES, ())
             chosen = (*parts, *y, *together, *files)
             n_bytes = sum(variable.n_bytes for variable in chosen)
             check_limit(n_bytes, limit, " and ".join(map(str, chosen)))
             stacks = [_read_stack(one, limit) if square else one.read(limit) for one in parts]
             left = limit - sum(stack.nbytes for stack in stacks)
-            columns = [read_column(column, left) for column in (y, together, files)]
+            columns = [read_column(one, left) if one else None for one in (y, together, files)]
     if square and regularize is not None:
         learned: Any = regularize
         for i, variable in enumerate(parts):  # the training part comes first
@@ -71,8 +68,8 @@ def read_spd(
         joined = np.concatenate(stacks)
         splits = np.arange(sizes[0]), np.arange(sizes[0], sum(sizes))
     labelled, grouped, made_from = columns
-    others = () if together else tuple(beside)
-    return SPDFile(joined, labelled, splits, grouped, made_from, others)
+    names = () if together else tuple(others)
+    return SPDFile(joined, labelled, splits, grouped, made_from, names)
 
 
 def _opener(
@@ -103,8 +100,7 @@ def _opener(
 def _check_choice(matrices: Column, labels: Column, groups: Column, square: bool) -> list[int]:
     """Refuse what need not be read to be refused; the number of matrices of each part."""
     for variable in (*matrices, *labels, *groups):
-        if variable.refusal:
-            raise Refusal(f"{quote(variable.name)} {variable.refusal}")
+        variable.require()
     layouts = [_layout(variable, square) for variable in matrices]
     sizes = [size for size, _ in layouts]
     if len({side for _, side in layouts}) > 1:
@@ -117,23 +113,24 @@ def _check_choice(matrices: Column, labels: Column, groups: Column, square: bool
     return sizes
 
 
-def _layout(variable: Variable, square: bool) -> tuple[int, Any]:
+def _layout(variable: Variable, square: bool) -> tuple[int, tuple[int, ...]]:
+    """Return the number of matrices and the shape of each."""
     if variable.dtype.kind not in "biuf":
         raise Refusal(f"{variable} must hold real numbers; save the matrices as float64")
     match variable.shape:
         case (n, _, *_) if not square:
             return n, variable.shape[1:]
         case (n, d, e) if d == e:
-            return n, d
+            return n, (d, e)
         case (d, e, n) if d == e:
-            return n, d
+            return n, (d, e)
     raise Refusal(
         f"{variable} is not a stack of square matrices: it must have three axes, the last or the "
         "first two of them equal; save it with shape (n_matrices, d, d), even if there is only one"
     )
 
 
-def _read_stack(variable: Variable, limit: int) -> NDArray[Any]:
+def _read_stack(variable: Variable, limit: int) -> np.ndarray:
     """Read matrices, and put the axis they are stacked along first."""
     stack = variable.read(limit)
     a, b, c = stack.shape
@@ -142,9 +139,9 @@ def _read_stack(variable: Variable, limit: int) -> NDArray[Any]:
     if a != b or are_symmetric(stack):
         return stack
     # The array is a cube. If it is symmetric both ways, both ways give the same matrices.
-    turned = np.moveaxis(stack, -1, 0)
-    if are_symmetric(turned):
-        return turned
+    last = np.moveaxis(stack, -1, 0)
+    if are_symmetric(last):
+        return last
     raise Refusal(
         f"{variable} has three equal axes, and its matrices are symmetric along neither the first "
         "nor the last; symmetrize them, or save another number of matrices"

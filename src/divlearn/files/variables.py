@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import BinaryIO, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 # Deflate makes at most 258 bytes of two bits, hence no stream grows by more than this factor.
 DEFLATE_RATIO = 1032
@@ -74,13 +73,17 @@ class Variable:
 
     name: str
     shape: tuple[int, ...]  # of text, one entry per string
-    dtype: np.dtype[Any]  # of text without a length where only reading tells
-    read: Callable[[int], NDArray[Any]]  # takes the bytes that the array may take in memory
+    dtype: np.dtype  # of text without a length where only reading tells
+    read: Callable[[int], np.ndarray]  # takes the bytes that the array may take in memory
     refusal: str = ""  # why the array cannot be read, and what to do
 
     @classmethod
     def refused(cls, name: str, reason: str) -> Self:
         return cls(name, (), np.dtype(object), lambda limit: np.empty(0), reason)
+
+    def require(self) -> None:
+        if self.refusal:
+            raise Refusal(f"{quote(self.name)} {self.refusal}")
 
     @property
     def n_bytes(self) -> int:
@@ -110,7 +113,7 @@ def check_limit(n_bytes: int, limit: int, what: str) -> None:
         )
 
 
-def text_array(strings: Sequence[str], limit: int) -> NDArray[np.str_]:
+def text_array(strings: Sequence[str], limit: int) -> np.ndarray:
     """Array of strings, unless the longest one blows it up beyond the limit."""
     longest = max(map(len, strings), default=0)
     n_bytes = len(strings) * longest * np.dtype("U1").itemsize

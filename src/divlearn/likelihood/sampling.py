@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
-from divlearn.checks import check_count
+from divlearn.checks import RandomState, check_count
 from divlearn.datasets.riemannian_gaussian import Potential, sample_log_eigenvalues
-from divlearn.datasets.synthetic import RandomState, make_generator, random_frames, row_blocks
+from divlearn.datasets.synthetic import make_generator, random_frames, row_blocks
 from divlearn.likelihood.normalizer import check_family, smallest_kappa
 from divlearn.spd import check_spd
 from divlearn.spectral import abld_scalar

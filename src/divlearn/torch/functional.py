@@ -4,7 +4,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from divlearn.arrays import DeviceArray
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.tolerances import TENSOR_ASYMMETRY
 from divlearn.torch.second import hessian_product
@@ -14,13 +16,13 @@ _HALVES = (torch.float16, torch.bfloat16)
 
 
 def encode(
-    X: torch.Tensor,
-    atoms: torch.Tensor,
-    alpha: torch.Tensor | float,
-    beta: torch.Tensor | float,
+    X: Tensor,
+    atoms: Tensor,
+    alpha: Tensor | float,
+    beta: Tensor | float,
     *,
     engine: str | Engine = "auto",
-) -> torch.Tensor:
+) -> Tensor:
     r"""Divergences (..., n_atoms[, n_pairs]), twice differentiable in everything.
 
     .. math:: V_{ik} = D^{(\alpha_k, \beta_k)}(X_i \,\|\, B_k)
@@ -63,10 +65,10 @@ def encode(
     return values.reshape(*X.shape[:-2], *values.shape[1:])
 
 
-def check_matrices(tensor: Any, name: str) -> torch.Tensor:
+def check_matrices(tensor: object, name: str) -> Tensor:
     """Return a tensor of square matrices, float32 for halves in ``torch.autocast``, or raise."""
     layout = "(n_atoms, d, d)" if name == "atoms" else "(..., d, d)"
-    if not isinstance(tensor, torch.Tensor):
+    if not isinstance(tensor, Tensor):
         raise TypeError(
             f"{name} is a {type(tensor).__name__}, but must be a tensor of SPD matrices, shape "
             f"{layout}; pass torch.as_tensor({name}), or some of the matrices for atoms"
@@ -90,14 +92,14 @@ def check_matrices(tensor: Any, name: str) -> torch.Tensor:
     return tensor
 
 
-def _as_parameter(value: Any, name: str, like: torch.Tensor) -> torch.Tensor:
+def _as_parameter(value: Tensor | float, name: str, like: Tensor) -> Tensor:
     try:
         return torch.as_tensor(value, dtype=like.dtype, device=like.device)
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(f"{name}={value!r} must be a number or a tensor of numbers") from None
 
 
-def _checked_symmetric(tensor: torch.Tensor, name: str) -> torch.Tensor:
+def _checked_symmetric(tensor: Tensor, name: str) -> Tensor:
     """Return (X + X^T)/2, or raise where X is not symmetric up to roundings, about one percent."""
     matrices = tensor.detach()
     gap = (matrices - matrices.mT).abs().flatten(1).amax(dim=1)
@@ -112,7 +114,7 @@ def _checked_symmetric(tensor: torch.Tensor, name: str) -> torch.Tensor:
     return _symmetric(matrices)
 
 
-def _engine_for(X: torch.Tensor, engine: str | Engine) -> Engine:
+def _engine_for(X: Tensor, engine: str | Engine) -> Engine:
     if engine == "auto" and X.is_cuda:
         engine = "cuda"
     chosen = get_engine(engine)
@@ -124,12 +126,12 @@ def _engine_for(X: torch.Tensor, engine: str | Engine) -> Engine:
     return chosen
 
 
-def _give(tensor: torch.Tensor) -> Any:
+def _give(tensor: Tensor) -> DeviceArray:
     """Return what engines take: CUDA tensors as they are, others as NumPy arrays."""
     return tensor.detach() if tensor.is_cuda else tensor.detach().numpy()
 
 
-def _take(array: Any, like: torch.Tensor) -> torch.Tensor:
+def _take(array: DeviceArray, like: Tensor) -> Tensor:
     tensor = torch.from_numpy(array) if isinstance(array, np.ndarray) else array
     return tensor.to(device=like.device, dtype=like.dtype)
 
@@ -138,26 +140,20 @@ class _Encoding(torch.autograd.Function):
     """`Engine.encode` forward, `_Gradient` backward."""
 
     @staticmethod
-    def forward(
-        X: torch.Tensor,
-        atoms: torch.Tensor,
-        alpha: torch.Tensor,
-        beta: torch.Tensor,
-        engine: Engine,
-    ) -> torch.Tensor:
+    def forward(X: Tensor, atoms: Tensor, alpha: Tensor, beta: Tensor, engine: Engine) -> Tensor:
         data = engine.prepare(_give(_checked_symmetric(X, "X")))
         checked = _give(_checked_symmetric(atoms, "atoms"))
         return _take(engine.encode(data, checked, _give(alpha), _give(beta)), X)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         *tensors, ctx.engine = inputs
         ctx.save_for_backward(*tensors)
 
     @staticmethod
-    def backward(ctx: Any, cotangent: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor | None, ...]:
         wanted = tuple(ctx.needs_input_grad[:4])
-        found = _Gradient.apply(*ctx.saved_tensors, cotangent, ctx.engine, wanted)  # type: ignore[no-untyped-call]
+        found = _Gradient.apply(ctx.engine, wanted, *ctx.saved_tensors, cotangent)  # type: ignore[no-untyped-call]
         return (*(g if w else None for g, w in zip(found, wanted, strict=True)), None)
 
 
@@ -165,29 +161,16 @@ class _Gradient(torch.autograd.Function):
     """`Engine.pullback` forward, the product with the Hessian backward."""
 
     @staticmethod
-    def forward(
-        X: torch.Tensor,
-        atoms: torch.Tensor,
-        alpha: torch.Tensor,
-        beta: torch.Tensor,
-        cotangent: torch.Tensor,
-        engine: Engine,
-        wanted: tuple[bool, ...],
-    ) -> tuple[torch.Tensor, ...]:
+    def forward(engine: Engine, wanted: tuple[bool, ...], *tensors: Tensor) -> tuple[Tensor, ...]:
+        X, atoms, alpha, beta, cotangent = tensors
         if not cotangent.isfinite().all():  # scalers of losses look for this, and lower the scale
             return tuple(torch.full_like(one, torch.nan) for one in (X, atoms, alpha, beta))
         gradients = [tensor.new_zeros(()) for tensor in (X, atoms, alpha, beta)]
         if wanted[0]:
             gradients[0] = _gradient_in_data(engine, X, atoms, alpha, beta, cotangent)
         if any(wanted[1:]):
-            back = engine.pullback(
-                _known(X),
-                _known(atoms),
-                _give(alpha),
-                _give(beta),
-                _give(cotangent.contiguous()),
-                parameters=any(wanted[2:]),
-            )
+            given = _give(alpha), _give(beta), _give(cotangent.contiguous())
+            back = engine.pullback(_known(X), _known(atoms), *given, parameters=any(wanted[2:]))
             gradients[1] = _take(back.atoms, atoms)
             for i, (found, parameter) in enumerate(((back.alpha, alpha), (back.beta, beta))):
                 if wanted[2 + i]:
@@ -195,25 +178,25 @@ class _Gradient(torch.autograd.Function):
         return tuple(gradients)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-        ctx.save_for_backward(*inputs[:5])
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.save_for_backward(*inputs[2:])
         ctx.set_materialize_grads(False)
 
     @staticmethod
-    def backward(ctx: Any, *along: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, *along: Tensor | None) -> tuple[Tensor | None, ...]:
         at = ctx.saved_tensors
         direction = (
             torch.zeros_like(a) if u is None else u for u, a in zip(along, at[:4], strict=True)
         )
         found = _Curvature.apply(*at, *direction)  # type: ignore[no-untyped-call]
-        return (*found, None, None)
+        return (None, None, *found)
 
 
 class _Curvature(torch.autograd.Function):
     """The product with the Hessian forward; asking for more raises instead of giving zero."""
 
     @staticmethod
-    def forward(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(*tensors: Tensor) -> tuple[Tensor, ...]:
         at, cotangent, along = tensors[:4], tensors[4], tensors[5:]
         shape = cotangent.shape[1:]
         gradient, rates = hessian_product(
@@ -228,18 +211,18 @@ class _Curvature(torch.autograd.Function):
         return tuple(g.to(like.dtype) for g, like in zip(found, tensors[:5], strict=True))
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         pass
 
     @staticmethod
-    def backward(ctx: Any, *cotangents: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
         raise RuntimeError(
             "encode has no third derivatives; detach() its second derivatives, or take them "
             "without create_graph=True"
         )
 
 
-def _in_double(tensors: tuple[torch.Tensor, ...], shape: torch.Size) -> tuple[torch.Tensor, ...]:
+def _in_double(tensors: tuple[Tensor, ...], shape: torch.Size) -> tuple[Tensor, ...]:
     """Make matrices symmetric and parameters of shape (n_atoms, n_pairs), all in float64."""
     matrices = (_symmetric(tensor.double()) for tensor in tensors[:2])
     parameters = (p.double().expand(shape).reshape(shape[0], -1) for p in tensors[2:])
@@ -247,13 +230,8 @@ def _in_double(tensors: tuple[torch.Tensor, ...], shape: torch.Size) -> tuple[to
 
 
 def _gradient_in_data(
-    engine: Engine,
-    X: torch.Tensor,
-    atoms: torch.Tensor,
-    alpha: torch.Tensor,
-    beta: torch.Tensor,
-    cotangent: torch.Tensor,
-) -> torch.Tensor:
+    engine: Engine, X: Tensor, atoms: Tensor, alpha: Tensor, beta: Tensor, cotangent: Tensor
+) -> Tensor:
     """Let matrices and atoms change places, one atom's parameters after the other."""
     n = len(atoms)
     shape = np.broadcast_shapes(alpha.shape, beta.shape, (n,) if cotangent.ndim == 2 else (n, 1))
@@ -273,12 +251,12 @@ def _gradient_in_data(
     return total
 
 
-def _known(matrices: torch.Tensor) -> Any:
+def _known(matrices: Tensor) -> DeviceArray:
     """Return for an engine what it has checked before."""
     symmetric = _symmetric(matrices)
     return symmetric if matrices.is_cuda else Prepared.checked(symmetric.numpy())
 
 
-def _symmetric(tensor: torch.Tensor) -> torch.Tensor:
+def _symmetric(tensor: Tensor) -> Tensor:
     detached = tensor.detach()
     return 0.5 * (detached + detached.mT)

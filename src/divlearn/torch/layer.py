@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from torch import nn
+from torch import Tensor, nn
 
 from divlearn.checks import check_count
 from divlearn.engines import Engine
@@ -64,9 +63,9 @@ class DivergenceLayer(nn.Module):
     True
     """
 
-    atoms: torch.Tensor
-    alpha: torch.Tensor
-    beta: torch.Tensor
+    atoms: Tensor
+    alpha: Tensor
+    beta: Tensor
 
     def __init__(
         self,
@@ -76,7 +75,7 @@ class DivergenceLayer(nn.Module):
         *,
         engine: str | Engine = "auto",
         manifold: bool = False,
-        device: Any = None,
+        device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
@@ -87,7 +86,7 @@ class DivergenceLayer(nn.Module):
                 f'divergence={divergence!r} is for IDDLClassifier; pass pairs or "learn"'
             )
         self.engine, self.manifold = engine, manifold
-        self._start: tuple[torch.Tensor, ...] | None = None  # where `stepping` began
+        self._start: tuple[Tensor, ...] | None = None  # where `stepping` began
         make = _geoopt_parameter() if manifold else nn.Parameter
         noise = torch.randn(n_atoms, d, d, device=device, dtype=torch.float64) / d**0.5
         atoms = torch.matrix_exp(0.5 * (noise + noise.mT)).to(dtype or torch.get_default_dtype())
@@ -102,7 +101,7 @@ class DivergenceLayer(nn.Module):
                 self.register_buffer(name, start)
 
     @classmethod
-    def from_atoms(cls, atoms: torch.Tensor, divergence: Any = _STEIN, **options: Any) -> Self:
+    def from_atoms(cls, atoms: Tensor, divergence: Any = _STEIN, **options: Any) -> Self:
         """Start from atoms (n_atoms, d, d), copied; options are ``engine`` and ``manifold``."""
         checked = check_matrices(atoms, "atoms").detach()
         check_spd(checked.cpu().numpy(), ndim=3, name="atoms")
@@ -115,8 +114,8 @@ class DivergenceLayer(nn.Module):
     @classmethod
     def from_data(
         cls,
-        X: torch.Tensor,
-        y: ArrayLike | torch.Tensor | None = None,
+        X: Tensor,
+        y: ArrayLike | Tensor | None = None,
         n_atoms: int = 20,
         divergence: Any = _STEIN,
         **options: Any,
@@ -129,14 +128,14 @@ class DivergenceLayer(nn.Module):
         given = check_matrices(X, "X").detach()
         matrices = check_spd(given.cpu().numpy(), ndim=3, dtype=np.float64)
         check_count(n_atoms, "n_atoms", most=len(matrices), fix=", the number of matrices")
-        host = y.cpu() if isinstance(y, torch.Tensor) else y
+        host = y.cpu() if isinstance(y, Tensor) else y
         labels = np.zeros(len(matrices)) if host is None else check_labels(host, len(matrices))
         codes = np.unique(labels, return_inverse=True)[1]
         random = np.random.RandomState(int(torch.randint(2**31, ())))
         atoms = initial_atoms(matrices, codes, n_atoms, "class-kmeans", random)
         return cls.from_atoms(torch.from_numpy(atoms).to(given), divergence, **options)
 
-    def forward(self, X: torch.Tensor) -> torch.Tensor:
+    def forward(self, X: Tensor) -> Tensor:
         """Divergences of matrices (..., d, d), shape (..., out_features)."""
         if self._start is not None:  # an optimizer that evaluates the loss during its step
             return encode(X, *self._stepped(self._start), engine=self.engine).flatten(-2)
@@ -188,7 +187,7 @@ class DivergenceLayer(nn.Module):
                 for name, value in zip(("atoms", "alpha", "beta"), after, strict=True):
                     getattr(self, name).copy_(value)
 
-    def _stepped(self, start: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    def _stepped(self, start: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Return atoms, alpha and beta that the coordinates of a step denote."""
         atoms, alpha, beta, factor = start
         return (
@@ -197,7 +196,7 @@ class DivergenceLayer(nn.Module):
             _bounded_change(beta, self.beta, "beta"),
         )
 
-    def _turn_gradient(self, factor: torch.Tensor) -> None:
+    def _turn_gradient(self, factor: Tensor) -> None:
         if self.atoms.grad is not None:
             self.atoms.grad.copy_(factor.mT @ self.atoms.grad.double() @ factor)
 
@@ -207,17 +206,18 @@ class DivergenceLayer(nn.Module):
         return f"n_atoms={n_atoms}, d={d}, out_features={self.out_features}"
 
 
-def _geoopt_parameter() -> Callable[[torch.Tensor], torch.Tensor]:
-    if find_spec("geoopt") is None:
-        raise ImportError("manifold=True needs geoopt; install it, or use `stepping` instead")
-    import geoopt
-
+def _geoopt_parameter() -> Callable[[Tensor], Tensor]:
+    try:
+        import geoopt
+    except ImportError as error:
+        message = "manifold=True needs geoopt; install it, or use `stepping` instead"
+        raise ImportError(message) from error
     manifold = geoopt.SymmetricPositiveDefinite()
     return lambda atoms: geoopt.ManifoldParameter(atoms, manifold=manifold)
 
 
-def _factorize(atoms: torch.Tensor) -> torch.Tensor:
-    factor: torch.Tensor
+def _factorize(atoms: Tensor) -> Tensor:
+    factor: Tensor
     factor, failed = torch.linalg.cholesky_ex(atoms.detach().double())
     if failed.any():
         raise ValueError(
@@ -227,9 +227,7 @@ def _factorize(atoms: torch.Tensor) -> torch.Tensor:
     return factor
 
 
-def _bounded_step(
-    before: torch.Tensor, factor: torch.Tensor, coordinates: torch.Tensor
-) -> torch.Tensor:
+def _bounded_step(before: Tensor, factor: Tensor, coordinates: Tensor) -> Tensor:
     r"""Go from atoms :math:`L L^T` to :math:`L \exp(S) L^T`, within `DivergenceLayer.stepping`."""
     finite = torch.isfinite(coordinates.detach()).flatten(1).all(dim=1)
     if not finite.all():
@@ -245,7 +243,7 @@ def _bounded_step(
     return result if torch.is_grad_enabled() else torch.where(length == 0, before, result)
 
 
-def _bounded_change(before: torch.Tensor, after: torch.Tensor, name: str) -> torch.Tensor:
+def _bounded_change(before: Tensor, after: Tensor, name: str) -> Tensor:
     """Return alpha or beta after a step, >= 0 and not too far from before."""
     if not torch.isfinite(after.detach()).all():
         raise _not_finite(name)
@@ -260,7 +258,7 @@ def _not_finite(name: str) -> ValueError:
     )
 
 
-def _inside(moved: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+def _inside(moved: Tensor, before: Tensor) -> Tensor:
     """Clip what comes too near to the border: eigenvalues of correlations, and variances."""
     dtype, d = str(before.dtype).removeprefix("torch."), before.shape[-1]
     values, vectors = _correlations(moved)
@@ -279,6 +277,6 @@ def _inside(moved: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
     return torch.where(outside[:, None, None], clipped, moved)
 
 
-def _correlations(atoms: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _correlations(atoms: Tensor) -> tuple[Tensor, Tensor]:
     deviations = atoms.diagonal(dim1=1, dim2=2).sqrt()
     return torch.linalg.eigh(atoms / deviations[:, :, None] / deviations[:, None])

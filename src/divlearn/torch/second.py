@@ -15,20 +15,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch import Tensor
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray as Array
 from divlearn.spectral import _chi, _kappa, abld_scalar
 
-Array = NDArray[np.float64]
-Tensors = tuple[torch.Tensor, ...]
+Tensors = tuple[Tensor, ...]
 _MOST_NODES = 400  # of a quadrature: enough for |(alpha + beta) t| up to 128
 
 
 @torch.no_grad()
-def hessian_product(
-    at: Tensors, along: Tensors, cotangent: torch.Tensor
-) -> tuple[Tensors, torch.Tensor]:
+def hessian_product(at: Tensors, along: Tensors, cotangent: Tensor) -> tuple[Tensors, Tensor]:
     """Differentiate the gradient of (cotangent * encode).sum(), and encode itself, ``along``."""
     gradient, rates = [torch.zeros_like(tensor) for tensor in at], torch.zeros_like(cotangent)
     for k in range(len(at[1])):  # eigenvectors of all pairs at once would not fit
@@ -43,34 +40,36 @@ def hessian_product(
     return tuple(gradient), rates
 
 
-def _with_one_atom(
-    at: Tensors, along: Tensors, weight: torch.Tensor
-) -> tuple[Tensors, torch.Tensor]:
+def _with_one_atom(at: Tensors, along: Tensors, weight: Tensor) -> tuple[Tensors, Tensor]:
     values, V = _pencils(*at[:2])
     e, g = (V.mT @ one @ V for one in along[:2])
     t = values.log()
     a, b = (one[:, None] for one in along[2:])
-    scalar = _Scalars(t, *at[2:], in_parameters=bool((a != 0).any() | (b != 0).any()))
+    point = (one.cpu().numpy()[:, None] for one in (t, *at[2:]))
+    arrays = _derivatives(*point, in_parameters=bool(a.any() | b.any()))
+    f_t, f_alpha, f_beta, divided, t_alpha, t_beta, alpha_alpha, alpha_beta, beta_beta = (
+        torch.from_numpy(np.asarray(array)).to(t.device) for array in arrays
+    )
     speed = (e.diagonal(dim1=1, dim2=2) / values - g.diagonal(dim1=1, dim2=2))[:, None]  # of t
-    turn = (weight * (a * scalar.t_alpha + b * scalar.t_beta)).sum(dim=1)
-    slope = (weight * scalar.t).sum(dim=1)
-    q = (weight[..., None] * scalar.divided).sum(dim=1)
+    turn = (weight * (a * t_alpha + b * t_beta)).sum(dim=1)
+    slope = (weight * f_t).sum(dim=1)
+    q = (weight[..., None] * divided).sum(dim=1)
     p = (q - _halfway(slope / values)) / _halfway(values)
     r = q * _halfway(values) + _halfway(slope)
     in_X = p * e - q * g + torch.diag_embed(turn / values)
     in_atoms = r * g - q * e - torch.diag_embed(turn)
-    in_alpha = scalar.t_alpha * speed + a * scalar.alpha_alpha + b * scalar.alpha_beta
-    in_beta = scalar.t_beta * speed + a * scalar.alpha_beta + b * scalar.beta_beta
+    in_alpha = t_alpha * speed + a * alpha_alpha + b * alpha_beta
+    in_beta = t_beta * speed + a * alpha_beta + b * beta_beta
     gradient = (
         V @ in_X @ V.mT,
         (V @ in_atoms @ V.mT).sum(dim=0),
         (weight * in_alpha).sum(dim=(0, 2)),
         (weight * in_beta).sum(dim=(0, 2)),
     )
-    return gradient, (scalar.t * speed + a * scalar.alpha + b * scalar.beta).sum(dim=2)
+    return gradient, (f_t * speed + a * f_alpha + b * f_beta).sum(dim=2)
 
 
-def _pencils(X: torch.Tensor, atom: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _pencils(X: Tensor, atom: Tensor) -> tuple[Tensor, Tensor]:
     """Generalized eigenvalues and eigenvectors, V^T B V = I."""
     factor = torch.linalg.cholesky(atom)
     half = torch.linalg.solve_triangular(factor, X, upper=False)
@@ -81,38 +80,23 @@ def _pencils(X: torch.Tensor, atom: torch.Tensor) -> tuple[torch.Tensor, torch.T
     return values.clamp(min=least), torch.linalg.solve_triangular(factor.mT, Q, upper=True)
 
 
-def _halfway(values: torch.Tensor) -> torch.Tensor:
+def _halfway(values: Tensor) -> Tensor:
     return 0.5 * (values[..., :, None] + values[..., None, :])
 
 
-class _Scalars:
-    """Derivatives of f(t; alpha, beta), shape (n_matrices, n_pairs, d), for one atom."""
-
-    def __init__(
-        self, t: torch.Tensor, alpha: torch.Tensor, beta: torch.Tensor, *, in_parameters: bool
-    ) -> None:
-        t_, a, b = (x.cpu().numpy() for x in (t[:, None], alpha[:, None], beta[:, None]))
-        first: Any = abld_scalar(t_, a, b, derivatives=("f_t", "f_tt", "f_alpha", "f_beta"))
-        # With one more axis, ``divided`` is (f_t(t_i) - f_t(t_j)) / (exp(t_i) - exp(t_j)).
-        gap = (t_[..., :, None] - t_[..., None, :]) / 2
-        center = (t_[..., :, None] + t_[..., None, :]) / 2
-        root = np.sqrt(first.f_tt)
-        ratio = _sinh_quotient((a + b)[..., None] * gap) / _sinh_quotient(gap)
-        divided = ratio * np.exp(-center) * root[..., :, None] * root[..., None, :]
-        mixed = _slopes_in_parameters(t_, a, b, first.f_tt)[:2]
-        pure = _in_parameters(t_, a, b) if in_parameters else (np.zeros(root.shape),) * 3
-        arrays = (first.f_t, first.f_alpha, first.f_beta, divided, *mixed, *pure)
-        (
-            self.t,
-            self.alpha,
-            self.beta,
-            self.divided,
-            self.t_alpha,
-            self.t_beta,
-            self.alpha_alpha,
-            self.alpha_beta,
-            self.beta_beta,
-        ) = (torch.from_numpy(np.asarray(array)).to(t.device) for array in arrays)
+def _derivatives(t: Array, alpha: Array, beta: Array, *, in_parameters: bool) -> tuple[Array, ...]:
+    """Differentiate f(t; alpha, beta) for one atom, shapes (n_matrices, n_pairs, d)."""
+    # In t, alpha and beta, divided differences of f_t, then mixed ones and those in the parameters.
+    first: Any = abld_scalar(t, alpha, beta, derivatives=("f_t", "f_tt", "f_alpha", "f_beta"))
+    # With one more axis, ``divided`` is (f_t(t_i) - f_t(t_j)) / (exp(t_i) - exp(t_j)).
+    gap = (t[..., :, None] - t[..., None, :]) / 2
+    center = (t[..., :, None] + t[..., None, :]) / 2
+    root = np.sqrt(first.f_tt)
+    ratio = _sinh_quotient((alpha + beta)[..., None] * gap) / _sinh_quotient(gap)
+    divided = ratio * np.exp(-center) * root[..., :, None] * root[..., None, :]
+    mixed = _slopes_in_parameters(t, alpha, beta, first.f_tt)[:2]
+    pure = _in_parameters(t, alpha, beta) if in_parameters else (np.zeros(root.shape),) * 3
+    return first.f_t, first.f_alpha, first.f_beta, divided, *mixed, *pure
 
 
 def _sinh_quotient(x: Array) -> Array:
@@ -120,9 +104,7 @@ def _sinh_quotient(x: Array) -> Array:
     return np.where(x == 0, 1.0, np.sinh(safe) / safe)
 
 
-def _slopes_in_parameters(
-    t: Array, alpha: Array, beta: Array, f_tt: RealArray
-) -> tuple[Array, ...]:
+def _slopes_in_parameters(t: Array, alpha: Array, beta: Array, f_tt: Array) -> tuple[Array, ...]:
     """Differentiate f_t in alpha, beta, (alpha, alpha), (alpha, beta) and (beta, beta)."""
     # f_t_alpha = -t^2 chi(theta t) f_tt and f_t_beta = t^2 chi(-theta t) f_tt, where f_tt = m^-2
     # with m = (alpha e^(theta t/2) + beta e^(-theta t/2)) / theta.
