@@ -196,7 +196,7 @@ def test_it_says_why_it_stopped(data, capsys):
 
 @pytest.mark.parametrize("divergence", ["learn", "paper-tied"])
 def test_with_hardly_a_penalty_parameters_grow_without_end(divergence, monkeypatch):
-    monkeypatch.setattr("divlearn.cluster.rules._LARGEST", 2.0)
+    monkeypatch.setattr("divlearn.cluster.parameters._LARGEST", 2.0)
     X, _ = make_wishart_clusters(3, 300, 4, separation=2, random_state=1)
     model = ABKMeans(3, divergence, tol=0, init=X[:3])
     with pytest.warns(ConvergenceWarning, match=r"grow without end.*penalty .* is too small"):

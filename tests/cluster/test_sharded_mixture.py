@@ -7,7 +7,7 @@ import pytest
 
 from divlearn.cluster import ABMixture
 from divlearn.cluster.base import Starts
-from divlearn.cluster.em import expect, nearest
+from divlearn.cluster.em import Mixture, expect, nearest
 from divlearn.cluster.parameters import FamilyParameters
 from divlearn.datasets import make_wishart_clusters
 from divlearn.sharded import open_shards, shards
@@ -154,7 +154,7 @@ def many():
     shards = open_shards(X, None, 7 * weights, block_size=97)
     means = np.stack([X[0], 1e9 * np.eye(2), X[-1]])
     family = FamilyParameters(*np.array([[0.5, 0, 0], [1, 0, 1], [4, 3, 2], [0, 1, 2]], float))
-    return whole, shards, (np.array([0.4, 0.1, 0.5]), means, family)
+    return whole, shards, Mixture(np.array([0.4, 0.1, 0.5]), means, family)
 
 
 def test_responsibilities_are_those_of_data_in_memory(many):
@@ -167,17 +167,17 @@ def test_responsibilities_are_those_of_data_in_memory(many):
         both.move(mixture, np.full(3, 1e-9), 20) for both in (one, other)
     )
     close(means, moved)
-    assert np.array_equal(moved[1], mixture[1][1])  # what has no matrices stays
-    assert not np.allclose(moved[0], mixture[1][0])
+    assert np.array_equal(moved[1], mixture.means[1])  # what has no matrices stays
+    assert not np.allclose(moved[0], mixture.means[0])
     same_spectra(spectra, sums)
 
 
 def test_nearest_are_those_of_data_in_memory(many):
     whole, parts, mixture = many
-    one, other = (nearest(both, mixture[1], (0.5, 0.5)) for both in (whole, parts))
+    one, other = (nearest(both, mixture.means, (0.5, 0.5)) for both in (whole, parts))
     close(one.weights, other.weights, 1e-12)
     assert one.alive.tolist() == other.alive.tolist() == [0, 2]
-    same_spectra(one.spectra(mixture[1]), other.spectra(mixture[1]))
+    same_spectra(one.spectra(mixture.means), other.spectra(mixture.means))
 
 
 def same_spectra(whole, parts):
