@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 Shrinkage = tuple[float, float]  # weight r and variance tau of the map (1 - r) X + r tau I
+Regularize = str | float | Shrinkage | None  # None: new matrices for a model fitted without
 SHRINK_WEIGHT = 0.01  # the largest that costs no accuracy: see docs/data.md
 # Matrices are factorised in blocks of about this many entries, so that a block stays in cache
 # and one bad matrix costs a second look at its own block only.
@@ -53,7 +54,7 @@ class SPDRepairWarning(UserWarning):
 def check_spd(
     X: ArrayLike,
     *,
-    regularize: str | float | Shrinkage | None = "raise",
+    regularize: Regularize = "raise",
     dtype: DTypeLike | None = None,
     ndim: int | None = None,
     name: str = "X",
@@ -101,7 +102,7 @@ def check_spd(
 
 def check_and_learn(
     X: ArrayLike,
-    regularize: Any,
+    regularize: Regularize,
     sample_weight: ArrayLike | None = None,
     *,
     dtype: DTypeLike | None = None,
@@ -140,7 +141,7 @@ def mean_eigenvalues(matrices: RealArray) -> RealArray:
 
 
 def learn_shrinkage(
-    regularize: Any, sizes: Callable[[], tuple[RealArray, ArrayLike | None]]
+    regularize: Regularize, sizes: Callable[[], tuple[RealArray, ArrayLike | None]]
 ) -> Shrinkage | None:
     """Learn the map from mean eigenvalues of all matrices and weights, asked for if needed."""
     if regularize is None or isinstance(regularize, tuple):  # learned before
@@ -244,7 +245,7 @@ def _raise_not_definite(
     )
 
 
-def rows_cancel(matrices: RealArray) -> Any:
+def rows_cancel(matrices: RealArray) -> NDArray[np.bool_]:
     """Whether every row adds up to zero; semi-definite matrices only, shape (..., d, d)."""
     tolerance = _ROUNDINGS * tolerances.positive_definite(matrices.shape[-1], matrices.dtype)
     sums = matrices.sum(axis=(-2, -1))  # zero only if that of every row is

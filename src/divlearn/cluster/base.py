@@ -21,13 +21,12 @@ from divlearn.engines import Engine
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import MatricesMixin
 from divlearn.fitting.progress import tell
-from divlearn.log_vectors import from_log_vectors, log_vectors
+from divlearn.log_vectors import fit_vectors, from_log_vectors, greedy_seeds, log_vectors
 from divlearn.means import arithmetic_mean
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.opening import open_new
 from divlearn.spd import check_spd
 from divlearn.threads import limit_blas
-from divlearn.vector_kmeans import fit_vectors, greedy_seeds
 
 # From a block to a table of divergences to centroids; or to the nearest, and the divergence to it.
 Measure = Callable[[Block], RealArray]

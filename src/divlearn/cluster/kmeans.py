@@ -30,10 +30,10 @@ from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.labelled import fit_method, takes_metric
 from divlearn.fitting.progress import say
+from divlearn.log_vectors import fit_vectors
 from divlearn.sharded.blocks import encode_block, fingerprint_block
 from divlearn.sharded.opening import open_training
 from divlearn.sharded.shards import Shards
-from divlearn.vector_kmeans import fit_vectors
 
 _LEARNED = {
     "learn": Penalized(),

@@ -30,10 +30,10 @@ from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.progress import tell
 from divlearn.geometry import compose
 from divlearn.likelihood.members import Point
+from divlearn.log_vectors import fit_vectors
 from divlearn.means import mean_abld
 from divlearn.sharded.blocks import Block
 from divlearn.spectral import abld_scalar
-from divlearn.vector_kmeans import fit_vectors
 
 Split = tuple[float, RealArray]  # what two centres gain over one, and these
 
@@ -205,5 +205,4 @@ def _scores(matrices: RealArray, middle: RealArray, point: Point) -> RealArray:
     values, vectors = np.linalg.eigh(whitener @ matrices @ whitener.T)
     logarithms = np.log(np.maximum(values, np.finfo(np.float64).tiny))
     slopes = abld_scalar(logarithms, *point, derivatives="f_t").f_t
-    assert slopes is not None
     return compose(vectors, slopes).reshape(len(matrices), -1)

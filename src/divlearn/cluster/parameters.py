@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,7 +179,7 @@ class _Problem:
         of_shifts = 1 / np.sqrt(self.kappa * spectra.d * spectra.share)  # f_tt is about one
         clouds, scores = spectra.thinned(_ENOUGH), []
         for (t, _), kappa in zip(clouds, self.kappa, strict=True):
-            at: Any = abld_scalar(t, *point, derivatives=("f_t", "f_alpha", "f_beta"))
+            at = abld_scalar(t, *point, derivatives=("f_t", "f_alpha", "f_beta"))
             f, f_t, f_alpha, f_beta = (
                 kappa * row.sum(axis=1) for row in (at.f, at.f_t, at.f_alpha, at.f_beta)
             )

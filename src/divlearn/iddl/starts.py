@@ -11,9 +11,14 @@ from divlearn.engines import Prepared
 from divlearn.iddl.features import FeatureMap
 from divlearn.iddl.heads import scores_of, solve_heads
 from divlearn.iddl.training import Judge, Part, Settings
-from divlearn.log_vectors import from_log_vectors, log_vectors
+from divlearn.log_vectors import (
+    fit_vectors,
+    from_log_vectors,
+    greedy_seeds,
+    log_vectors,
+    refine_centres,
+)
 from divlearn.sharded.blocks import Block
-from divlearn.vector_kmeans import fit_vectors, greedy_seeds, refine_centres
 
 METHODS = ("class-kmeans", "kmeans", "samples", "identity")
 _MOST_DISTANCES = 1 << 24  # between all vectors, if they are to be known at once
