@@ -1,4 +1,4 @@
-"""What estimators require of their parameters and of what is installed."""
+"""Checks of parameters, labels and results of estimators, and of optional packages."""
 
 import math
 from collections.abc import Mapping

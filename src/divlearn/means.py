@@ -204,15 +204,8 @@ class _Iterate:
     def result(
         self, n_iter: int, converged: bool, message: str, history: list[float]
     ) -> MeanResult:
-        return MeanResult(
-            self.frame @ self.frame.T,
-            self.objective,
-            self.gradient_norm,
-            n_iter,
-            converged,
-            message,
-            np.array(history),
-        )
+        mean, norm = self.frame @ self.frame.T, self.gradient_norm
+        return MeanResult(mean, self.objective, norm, n_iter, converged, message, np.array(history))
 
 
 def _propose_steps(alpha: float, beta: float, G: RealArray, memory: Memory) -> Iterator[RealArray]:

@@ -1,7 +1,7 @@
-"""What an SPD matrix is: diagnosis, shrinkage on request, functions of `divlearn.geometry`."""
+"""SPD matrices: diagnosis, shrinkage on request, and the functions of `divlearn.geometry`."""
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -178,7 +178,7 @@ def find_not_definite(matrices: RealArray, tolerance: float) -> Indices:
     return np.array(failing, dtype=np.intp)
 
 
-def are_symmetric(stack: NDArray[Any]) -> bool:
+def are_symmetric(stack: NDArray[np.generic]) -> bool:
     """Whether matrices, shape (n, d, d), are symmetric up to roundings, where they are finite."""
     single = stack.dtype.kind == "f" and stack.dtype.itemsize < 8
     relative = tolerances.asymmetry(np.float32 if single else np.float64)
@@ -189,7 +189,7 @@ def are_symmetric(stack: NDArray[Any]) -> bool:
     return True
 
 
-def are_covariances(stack: NDArray[Any]) -> bool:
+def are_covariances(stack: NDArray[np.generic]) -> bool:
     """Whether real numbers are a stack of symmetric matrices with variances on their diagonals."""
     square = stack.ndim == 3 and stack.shape[1] == stack.shape[2] > 1 and len(stack) > 0
     if not square or stack.dtype.kind not in "iuf":

@@ -1,4 +1,4 @@
-"""How many threads work may take, and limits on those of BLAS and OpenMP."""
+"""The number of threads that work may take, and limits on those of BLAS and OpenMP."""
 
 import os
 import sys

@@ -256,20 +256,14 @@ def _slopes_block(
     centers: RealArray,
     points: Sequence[Point],
 ) -> tuple[RealArray, RealArray]:
-    engine, d = block.engine, block.data.d
     values, slopes = np.zeros(len(numbers)), np.zeros_like(centers)
     for i, z in enumerate(numbers):
         rows, weights = members.rows[z], members.weights[z]
         if not len(rows):
             continue
-        back = engine_for(engine, len(rows), d).pullback(
-            block.take(z, rows),
-            centers[i : i + 1],
-            *points[i],
-            weights[:, None],
-            parameters=False,
-            values=True,
-        )
+        data, columns = block.take(z, rows), weights[:, None]
+        pullback = engine_for(block.engine, len(rows), block.data.d).pullback
+        back = pullback(data, centers[[i]], *points[i], columns, parameters=False, values=True)
         values[i], slopes[i] = weights @ to_host(back.values)[:, 0], -to_host(back.whitened)[0]
     return values, slopes
 

@@ -88,7 +88,7 @@ class EM:
         fits = [
             fit_parameters(
                 spectra,
-                Family("", 0, *point),
+                Family(0, *point),
                 point,
                 largest_kappa=LARGEST_KAPPA,
                 tol=self.tol,

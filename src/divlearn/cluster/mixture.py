@@ -276,17 +276,10 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         check_count(n_samples, "n_samples")
         random_state = check_random_state(self.random_state)
         counts = random_state.multinomial(n_samples, self.weights_)
-        parts = [
-            sample_family(
-                self.alpha_[k],
-                self.beta_[k],
-                self.kappa_[k],
-                int(counts[k]),
-                self.means_[k],
-                random_state,
-            )
-            for k in np.flatnonzero(counts)
-        ]
+        points = zip(
+            self.alpha_, self.beta_, self.kappa_, counts.tolist(), self.means_, strict=True
+        )
+        parts = [sample_family(*point, random_state) for point in points if point[3]]
         return np.concatenate(parts), np.repeat(np.arange(len(counts)), counts)
 
     @property

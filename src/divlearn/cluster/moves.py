@@ -4,7 +4,6 @@ In a move one component is given up and another is split in two: expectation max
 with one component on two clusters and two on another.
 """
 
-import hashlib
 from dataclasses import replace
 from functools import partial
 
@@ -128,11 +127,11 @@ def _relocate(
 
 
 class _Moves:
-    """What is looked at to find a move; splits are kept while their component stays."""
+    """Proposals of moves; splits are kept while their component has the same matrices."""
 
     def __init__(self, block: Block, random_state: np.random.RandomState) -> None:
         self._block, self._random_state = block, random_state
-        self._known: dict[str, Split] = {}
+        self._known: dict[bytes, Split] = {}  # by the rows of the component
 
     def propose(self, mixture: Mixture) -> Mixture | None:
         """Return the mixture after the move that promises most, or None if none does."""
@@ -166,7 +165,7 @@ class _Moves:
         """Log-likelihood that two centres gain over one, if nothing else changes, and these."""
         if len(rows) < _FEWEST:
             return -np.inf, mixture.means[[component] * 2]
-        key = hashlib.sha256(rows.tobytes()).hexdigest()
+        key = rows.tobytes()
         if key not in self._known:
             self._known[key] = self._divide(mixture, component, rows)
         return self._known[key]

@@ -99,8 +99,7 @@ def fit_likelihood(X: ArrayLike, *, engine: str | Engine = "auto") -> Likelihood
 
     Parameters
     ----------
-    X : array-like, shape (n_matrices, d, d)
-        SPD matrices around one centre, at least two that differ.
+    X : array-like, shape (n_matrices, d, d), around one centre, at least two that differ
     engine : str or Engine, default="auto"
 
     Returns
