@@ -82,7 +82,7 @@ class _KMeans(CentroidModel):
         self.n_features_in_ = shards.d
         self._keep(best)
         self._warn_of_empty_clusters()
-        trouble = rule.trouble(best.place)
+        trouble = rule.trouble(best.parameters)
         if trouble is not None:
             warnings.warn(trouble, ConvergenceWarning, stacklevel=3)
         return self
@@ -101,7 +101,7 @@ class _KMeans(CentroidModel):
 
     def _keep(self, run: KMeansRun) -> None:
         self.cluster_centers_, self.labels_ = run.centers, run.labels
-        self.alpha_, self.beta_, kappa = run.place
+        self.alpha_, self.beta_, kappa = run.parameters
         self.__dict__.pop("kappa_", None)  # of a fit before
         if not np.isnan(kappa):
             self.kappa_ = kappa

@@ -13,7 +13,7 @@ from divlearn.checks import check_finite
 from divlearn.cluster import clusters
 from divlearn.cluster.base import Run, repeat
 from divlearn.cluster.clusters import HeldCloud, Members, Spectra
-from divlearn.cluster.parameters import Learned, Place, Rule
+from divlearn.cluster.parameters import Learned, Parameters, Rule
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 @dataclass(frozen=True, eq=False)
 class KMeansRun(Run):
     centers: RealArray
-    place: Place
+    parameters: Parameters
     labels: Indices
     inertia: float
 
@@ -49,8 +49,10 @@ class Found(NamedTuple):
 class _State:
     """Matrices with their nearest centroids, `Found` of every block, and sums over clusters."""
 
-    def __init__(self, shards: Shards, centers: RealArray, place: Place, found: Parts) -> None:
-        self.centers, self.place, self.found = centers, place, found
+    def __init__(
+        self, shards: Shards, centers: RealArray, parameters: Parameters, found: Parts
+    ) -> None:
+        self.centers, self.parameters, self.found = centers, parameters, found
         sums = shards.reduce(lambda _, one: one.sums, parts=[found])
         self.totals, self.losses, self.own, self.changed = sums
 
@@ -67,9 +69,9 @@ def run_lloyd(
     if np.isnan(history["kappa"]).all():
         del history["kappa"]
     labels = np.concatenate(shards.map(lambda _, found: found.labels, parts=[state.found]))
-    objective, inertia = lloyd.objective(state.losses, state.place), float(state.losses.sum())
+    objective, inertia = lloyd.objective(state.losses, state.parameters), float(state.losses.sum())
     return KMeansRun(
-        objective, n_iter, message, history, state.centers, state.place, labels, inertia
+        objective, n_iter, message, history, state.centers, state.parameters, labels, inertia
     )
 
 
@@ -81,55 +83,57 @@ class _Lloyd:
         self.history: list[_Row] = []
         self._started = time.perf_counter()
         self.state = state = self._relocate(self._assign(centers, rule.start))
-        state.place = rule.begin(float(state.losses.sum()) / shards.n_seen, shards.d)
-        objective = self.objective(state.losses, state.place)
-        self._note(0, "start", objective, state.place, shards.n_seen)
+        state.parameters = rule.begin(float(state.losses.sum()) / shards.n_seen, shards.d)
+        objective = self.objective(state.losses, state.parameters)
+        self._note(0, "start", objective, state.parameters, shards.n_seen)
 
     def turn(self, tol: float, iteration: int) -> tuple[str, str | None]:
         """Update centroids, parameters and assignment; returns news, and why to stop, if so."""
-        before, place, rule = self.state, self.state.place, self.rule
+        before, parameters, rule = self.state, self.state.parameters, self.rule
         members = self.shards.hold(_members_block, len(before.centers), parts=[before.found])
         if isinstance(rule, Learned):
             centers, own, spectra = self._move(members, self._measure_spectra)
-            self._note(iteration, "centroids", self.objective(own, place), place)
+            self._note(iteration, "centroids", self.objective(own, parameters), parameters)
             n_seen = self.shards.n_seen
-            place, objective, shift = rule.update(place, spectra, n_seen)
+            parameters, objective, shift = rule.update(parameters, spectra, n_seen)
             centers *= np.exp(shift)
-            self._note(iteration, "parameters", n_seen * objective, place)
-            state = self._assign(centers, place, before)
+            self._note(iteration, "parameters", n_seen * objective, parameters)
+            state = self._assign(centers, parameters, before)
         else:
             # One table of divergences shows both how far centroids came and the next clusters.
             _, own, state = self._move(members, self._measure_table)
-            self._note(iteration, "centroids", self.objective(own, place), place)
+            self._note(iteration, "centroids", self.objective(own, parameters), parameters)
         self.state = self._relocate(state, before)
         changed = self.state.changed
-        objective = self.objective(self.state.losses, place)
-        self._note(iteration, "assignment", objective, place, changed)
+        objective = self.objective(self.state.losses, parameters)
+        self._note(iteration, "assignment", objective, parameters, changed)
         news = f"objective {objective:.6g}, {changed} changed"
-        trouble = rule.trouble(place)
+        trouble = rule.trouble(parameters)
         share = changed / self.shards.n_seen
         few = not changed or share < tol
-        if trouble is not None or not (few and rule.settled(before.place, place)):
+        if trouble is not None or not (few and rule.settled(before.parameters, parameters)):
             return news, trouble
         return news, f"{share:.2%} of the assignments changed, < tol={tol:g}"
 
-    def objective(self, losses: RealArray, place: Place) -> float:
+    def objective(self, losses: RealArray, parameters: Parameters) -> float:
         """Compute what is minimised, given the sums of weighted divergences in the clusters."""
         n_seen = self.shards.n_seen
-        return n_seen * self.rule.objective(losses.sum() / n_seen, place, n_seen, self.shards.d)
+        return n_seen * self.rule.objective(
+            losses.sum() / n_seen, parameters, n_seen, self.shards.d
+        )
 
     def _note(
-        self, iteration: int, block: str, objective: float, place: Place, changed: int = 0
+        self, iteration: int, block: str, objective: float, parameters: Parameters, changed: int = 0
     ) -> None:
         check_finite(objective, "the objective", f"in iteration {iteration}, of {block}")
         seconds = time.perf_counter() - self._started
-        self.history.append((iteration, block, objective, *place, changed, seconds))
+        self.history.append((iteration, block, objective, *parameters, changed, seconds))
 
     def _move(
         self, members: Parts, measure: Callable[[Parts, RealArray], tuple[RealArray, _T]]
     ) -> tuple[RealArray, RealArray, _T]:
         """Move centroids, more carefully where losses rose; returns these losses, and more."""
-        state, (alpha, beta, _) = self.state, self.state.place
+        state, (alpha, beta, _) = self.state, self.state.parameters
         mover = clusters.Clusters(self.shards, members, state.totals)
         filled, centers = np.flatnonzero(state.totals), state.centers.copy()
         move = mover.conjugate_gradient if self.rule.paper else mover.fixed_point
@@ -144,21 +148,23 @@ class _Lloyd:
         return centers, own, measured
 
     def _measure_table(self, members: Parts, centers: RealArray) -> tuple[RealArray, _State]:
-        state = self._assign(centers, self.state.place, self.state)
+        state = self._assign(centers, self.state.parameters, self.state)
         return state.own, state
 
     def _measure_spectra(self, members: Parts, centers: RealArray) -> tuple[RealArray, Spectra]:
-        shards, place = self.shards, self.state.place
+        shards, parameters = self.shards, self.state.parameters
         clouds = shards.hold(_own_cloud_block, centers, parts=[members])
         own = shards.reduce(
-            _own_losses_block, len(centers), place, parts=[self.state.found, clouds]
+            _own_losses_block, len(centers), parameters, parts=[self.state.found, clouds]
         )
         return own, Spectra(shards, clouds, np.array([float(shards.n_seen)]))
 
-    def _assign(self, centers: RealArray, place: Place, before: _State | None = None) -> _State:
+    def _assign(
+        self, centers: RealArray, parameters: Parameters, before: _State | None = None
+    ) -> _State:
         known = [None] * len(self.shards) if before is None else before.found
-        found = self.shards.hold(_assign_block, centers, *place[:2], parts=[known])
-        return _State(self.shards, centers, place, found)
+        found = self.shards.hold(_assign_block, centers, *parameters[:2], parts=[known])
+        return _State(self.shards, centers, parameters, found)
 
     def _relocate(self, state: _State, before: _State | None = None) -> _State:
         """Move centroids of empty clusters, which have nothing to lose, to matrices worst off."""
@@ -173,7 +179,7 @@ class _Lloyd:
                 break
             centers = state.centers.copy()
             centers[empty[: len(far)]] = matrices[far]
-            state = self._assign(centers, state.place, before)
+            state = self._assign(centers, state.parameters, before)
         return state
 
 
@@ -212,12 +218,12 @@ def _own_cloud_block(block: Block, members: Members, centers: RealArray) -> list
 
 
 def _own_losses_block(
-    block: Block, found: Found, clouds: list[HeldCloud], n_clusters: int, place: Place
+    block: Block, found: Found, clouds: list[HeldCloud], n_clusters: int, parameters: Parameters
 ) -> RealArray:
     ((t, weights, numbers),) = clouds
     if numbers is None:
         return np.zeros(n_clusters)
-    divergences = block.engine.encode(numbers, np.ones((1, 1, 1)), *place[:2])
+    divergences = block.engine.encode(numbers, np.ones((1, 1, 1)), *parameters[:2])
     losses = weights * divergences.reshape(t.shape).sum(axis=1)
     labels = found.labels[block.weights > 0]
     return np.bincount(labels, losses, n_clusters).astype(float)

@@ -1,8 +1,8 @@
 r"""Rules by which alpha, beta and kappa are chosen while matrices are clustered.
 
-The most likely parameters are those for given log-eigenvalues.
-Matrices :math:`X_i` with weights :math:`w_i` lie around centres of which there may be several,
-:math:`t_i` being their log-eigenvalues relative to the own centre. Then
+The most likely ones are found from log-eigenvalues. Matrices :math:`X_i` with weights :math:`w_i`
+lie around centres of which there may be several, :math:`t_i` being their log-eigenvalues relative
+to the own centre. Then
 
 .. math:: \min_{\alpha, \beta, \kappa, s} \; \sum_i w_i \Big[
           \kappa \sum_j f(t_{ij} - s_{k(i)}; \alpha, \beta) + \log Z(\alpha, \beta, \kappa) \Big]
@@ -70,8 +70,8 @@ class FamilyParameters:
 # the weights of kappa D + log Z.
 ParameterFit = tuple[FamilyParameters, RealArray, float]
 # alpha, beta, and the concentration kappa, NaN where there is none
-Place = tuple[float, float, float]
-Update = tuple[Place, float, float]  # also the objective per unit of weight, and a log-factor
+Parameters = tuple[float, float, float]
+Update = tuple[Parameters, float, float]  # also the objective per unit of weight, and a log-factor
 
 
 def fit_parameters(
@@ -209,26 +209,26 @@ class _Problem:
 
 
 class Rule:
-    """What all rules have, and all there is to one for parameters that are given."""
+    """The rule for parameters that are given, and the base of the others."""
 
     paper = False  # whether centroids move as in the paper
 
     def __init__(self, alpha: float = 1.0, beta: float = 1.0) -> None:
-        self.start: Place = (alpha, beta, math.nan)
+        self.start: Parameters = (alpha, beta, math.nan)
 
-    def begin(self, mean: float, d: int) -> Place:
+    def begin(self, mean: float, d: int) -> Parameters:
         """Where the parameters start, given the mean divergence to the first centroids."""
         return self.start
 
-    def objective(self, mean: float, place: Place, weight: float, d: int) -> float:
+    def objective(self, mean: float, parameters: Parameters, weight: float, d: int) -> float:
         """Compute what is minimised, per unit of weight, given the mean divergence."""
         return mean
 
-    def settled(self, before: Place, after: Place) -> bool:
+    def settled(self, before: Parameters, after: Parameters) -> bool:
         """Whether the parameters may stay where they are once the clusters do."""
         return True
 
-    def trouble(self, place: Place) -> str | None:
+    def trouble(self, parameters: Parameters) -> str | None:
         """Say what is wrong with parameters that mean nothing any more."""
         return None
 
@@ -240,15 +240,15 @@ class Penalized(Rule):
         super().__init__()
         self.tied, self.paper = tied, paper
 
-    def objective(self, mean: float, place: Place, weight: float, d: int) -> float:
-        alpha, beta, _ = place
+    def objective(self, mean: float, parameters: Parameters, weight: float, d: int) -> float:
+        alpha, beta, _ = parameters
         return mean + (alpha**2 + beta**2) / weight
 
-    def update(self, place: Place, spectra: Spectra, weight: float) -> Update:
+    def update(self, parameters: Parameters, spectra: Spectra, weight: float) -> Update:
         """Better parameters for the same clusters."""
-        scale = max(*place[:2], 1.0)
+        scale = max(*parameters[:2], 1.0)
         problem = _PenalizedProblem(spectra, scale, 1 / weight)
-        both = np.array(place[:2])
+        both = np.array(parameters[:2])
         start = problem.trial(both.mean(keepdims=True) if self.tied else both)
         # Sizes are in units of the scale; the gradient times the scale is a share of the objective.
         tol = _TOLERANCE * start.value / scale**2
@@ -256,13 +256,14 @@ class Penalized(Rule):
         alpha, beta = np.broadcast_to(found.point, 2).tolist()
         return (alpha, beta, math.nan), found.value, 0.0
 
-    def trouble(self, place: Place) -> str | None:
-        if max(place[:2]) <= _LARGEST:
+    def trouble(self, parameters: Parameters) -> str | None:
+        alpha, beta, _ = parameters
+        if max(alpha, beta) <= _LARGEST:
             return None
         return (
-            f"alpha={place[0]:.3g} and beta={place[1]:.3g} grow without end: divergences fall "
-            "to zero along every ray of (alpha, beta), and the penalty alpha^2 + beta^2 is too "
-            "small beside the divergences of so many matrices; fix the divergence, or set "
+            f"alpha={alpha:.3g} and beta={beta:.3g} grow without end: divergences fall to zero "
+            "along every ray of (alpha, beta), and the penalty alpha^2 + beta^2 is too small for "
+            "the divergences of so many matrices; fix the divergence, or set "
             'divergence="likelihood"'
         )
 
@@ -272,36 +273,36 @@ class Likelihood(Rule):
 
     # One factor of all centroids is found along with the parameters; taking turns would be slow.
 
-    def begin(self, mean: float, d: int) -> Place:
+    def begin(self, mean: float, d: int) -> Parameters:
         """Start with the concentration that would be right if it were large."""
         alpha, beta, _ = self.start
         spread = max(mean, 1 / _LARGEST_KAPPA)
         return alpha, beta, smallest_kappa(alpha, beta, d) + 0.25 * d * (d + 1) / spread
 
-    def objective(self, mean: float, place: Place, weight: float, d: int) -> float:
-        return place[2] * mean + log_normalizer(*place, d)
+    def objective(self, mean: float, parameters: Parameters, weight: float, d: int) -> float:
+        return parameters[2] * mean + log_normalizer(*parameters, d)
 
-    def update(self, place: Place, spectra: Spectra, weight: float) -> Update:
+    def update(self, parameters: Parameters, spectra: Spectra, weight: float) -> Update:
         found, shift, loss = fit_parameters(
             spectra,
             get_members("learn"),
-            place[:2],
-            kappa=np.array([place[2]]),
+            parameters[:2],
+            kappa=np.array([parameters[2]]),
             largest_kappa=_LARGEST_KAPPA,
             tol=_TOLERANCE,
             max_iter=_STEPS,
         )
-        place = float(found.alpha[0]), float(found.beta[0]), float(found.kappa[0])
-        return place, loss, float(shift[0])
+        parameters = float(found.alpha[0]), float(found.beta[0]), float(found.kappa[0])
+        return parameters, loss, float(shift[0])
 
-    def settled(self, before: Place, after: Place) -> bool:
+    def settled(self, before: Parameters, after: Parameters) -> bool:
         return bool(np.abs(np.subtract(before[:2], after[:2])).max() <= _SETTLED)
 
-    def trouble(self, place: Place) -> str | None:
-        if place[2] < _LARGEST_KAPPA:
+    def trouble(self, parameters: Parameters) -> str | None:
+        if parameters[2] < _LARGEST_KAPPA:
             return None
         return (
-            f"kappa={place[2]:.2g} grows without end: matrices equal their centroids, so that "
+            f"kappa={parameters[2]:.2g} grows without end: matrices equal their centroids, so that "
             "the likelihood is unbounded; lower n_clusters, or fix the divergence"
         )
 
