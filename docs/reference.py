@@ -53,10 +53,8 @@ INTERNAL = {
     "geometry",
     "log_vectors",
     "optim",
-    "pairs",
     "threads",
     "tolerances",
-    "vector_kmeans",
     "weights",
 }
 

@@ -1,10 +1,15 @@
-"""Checks of parameters."""
+"""Checks of parameters, and thresholds that compiled code repeats."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
+from conftest import wishart
 
+from divlearn import get_engine, tolerances
 from divlearn.checks import check_count
 
 
@@ -29,3 +34,31 @@ def test_integers_of_all_kinds_become_int(value):
 def test_messages_name_value_relation_and_fix(value, error, message):
     with pytest.raises(error, match=f"^{message}$"):
         check_count(value, "n", least=2, most=9, fix="; lower n")
+
+
+@pytest.mark.parametrize("source", ["native/encode.hpp", "src/divlearn/engines/cuda/logdet.cuh"])
+def test_compiled_routes_have_the_thresholds_of_the_library(source):
+    text = (Path(__file__).parents[1] / source).read_text()
+    found = {
+        name: float(re.search(rf"{name} = ([\d.e]+)", text)[1])
+        for name in ("SPREAD_LIMIT", "SMALLEST_RESULT", "EXPONENT_LIMIT")
+    }
+    assert found == {
+        "SPREAD_LIMIT": tolerances.LARGEST_SPREAD,
+        "SMALLEST_RESULT": tolerances.SMALLEST_TRACE,
+        "EXPONENT_LIMIT": tolerances.LOGDET_EXPONENT,
+    }
+
+
+@pytest.mark.parametrize("exponents", [(350, 0), (0, 390), (-390, 0), (175, -175)])
+@pytest.mark.parametrize("point", [(0.3, 0.7), (0, 1), (1, 0)])
+def test_gradients_without_eigenvalues_of_very_different_sizes(exponents, point):
+    """Sizes of matrices and atoms differ by powers of two close to the threshold."""
+    rng = np.random.default_rng(0)
+    X, atoms = (np.ldexp(wishart(rng, 6, 3), exponent) for exponent in exponents)
+    weights = rng.uniform(0.5, 1, (6, 6))
+    found, expected = (
+        get_engine(name, 1).pullback(X, atoms, *point, weights) for name in ("auto", "reference")
+    )
+    unit = np.abs(expected.whitened).max()
+    np.testing.assert_allclose(found.whitened / unit, expected.whitened / unit, atol=1e-12)

@@ -9,8 +9,7 @@ from sklearn.cluster import KMeans
 from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 
 from divlearn.iddl.training import initial_atoms
-from divlearn.log_vectors import log_vectors
-from divlearn.vector_kmeans import fit_vectors, refine_centres
+from divlearn.log_vectors import fit_vectors, log_vectors, refine_centres
 
 
 def test_one_thread_adds_up():

@@ -1,4 +1,4 @@
-r"""The alpha-beta log-det divergence of SPD matrices, its gradients, pairs, and its whole plane.
+r"""The alpha-beta log-det divergence of SPD matrices, its gradients, and tables of it.
 
 .. math:: D^{(\alpha,\beta)}(X \,\|\, Y) = \frac{1}{\alpha\beta}
           \log\det\frac{\alpha (X Y^{-1})^{\beta} + \beta (X Y^{-1})^{-\alpha}}{\alpha + \beta}
@@ -10,17 +10,17 @@ under X, Y -> A X A^T, A Y A^T, and contains most named divergences: see `divlea
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from divlearn.arrays import RealArray, as_real
+from divlearn.arrays import DeviceArray, IntArray, RealArray, as_real
 from divlearn.engines import Engine, Prepared, get_engine
-from divlearn.engines.base import check_out
-from divlearn.pairs import Pairs, check_pair
+from divlearn.engines.base import cast_results, check_out, is_descending
+from divlearn.engines.pencil import check_domain, congruence, decompose, factorize, whiteners
 from divlearn.spd import check_spd
 from divlearn.spectral import abld_scalar
+from divlearn.tolerances import condition_limit
 
 __all__ = ["DivergenceGradient", "abld", "abld_grad", "divergence_plane", "pairwise_abld"]
 
@@ -71,10 +71,12 @@ def compare(first: RealArray, second: RealArray, alpha: ArrayLike, beta: ArrayLi
     """`abld` of matrices that were checked."""
     a, b = as_real(alpha, "alpha"), as_real(beta, "beta")
     single = a.ndim == b.ndim == 0 and np.sign(a) * np.sign(b) >= 0
-    if single and first.ndim > 2 and second.ndim == 2:
-        return _to_one(first, second, alpha, beta)
-    if single and second.ndim > 2 and first.ndim == 2:
-        return _to_one(second, first, beta, alpha)  # D^(a,b)(X||Y) = D^(b,a)(Y||X)
+    if single and second.ndim > first.ndim == 2:
+        return compare(second, first, beta, alpha)  # D^(a,b)(X||Y) = D^(b,a)(Y||X)
+    if single and first.ndim > second.ndim == 2:
+        d = first.shape[-1]
+        many = first.reshape(-1, d, d).astype(np.result_type(first, second), copy=False)
+        return get_engine().encode(many, second[None], alpha, beta).reshape(first.shape[:-2])
     pairs = Pairs(first, second, alpha, beta)
     t, _ = pairs.decompose(vectors=False)
     pairs.check_domain(t)
@@ -106,13 +108,13 @@ def abld_grad(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> 
     t, vectors = pairs.decompose(vectors=True)
     pairs.check_domain(t)
     asked = ("f_t", "f_alpha", "f_beta")
-    scalar: Any = abld_scalar(t, pairs.alpha, pairs.beta, derivatives=asked)
+    scalar = abld_scalar(t, pairs.alpha, pairs.beta, derivatives=asked)
     in_y = pairs.gradient(vectors, scalar.f_t)
     # D^(a,b)(X||Y) = D^(b,a)(Y||X): the pencil turned round, so that small eigenvalues of one are
     # the large ones of the other and both gradients keep their accuracy.
     turned = Pairs(second, first, beta, alpha)
     t, vectors = turned.decompose(vectors=True)
-    slope: Any = abld_scalar(t, turned.alpha, turned.beta, derivatives="f_t").f_t
+    slope = abld_scalar(t, turned.alpha, turned.beta, derivatives="f_t").f_t
     in_x = turned.gradient(vectors, slope)
     f, f_alpha, f_beta = (one.sum(axis=-1) for one in (scalar.f, scalar.f_alpha, scalar.f_beta))
     return DivergenceGradient(*map(pairs.finish, (f, in_x, in_y, f_alpha, f_beta)))
@@ -158,19 +160,21 @@ def pairwise_abld(
         if data.dtype != common:
             data = chosen.prepare(data.matrices.astype(common))
         return chosen.encode(data, other, alpha, beta, out=out)
-    n = data.n_matrices
-    out = check_out(out, (n, n), data.dtype)
-    if np.ndim(alpha) == np.ndim(beta) == 0 and alpha == beta and n > 64:
-        bounds = np.linspace(0, n, _SYMMETRIC_BLOCKS + 1).astype(int)
-        for start, stop in pairwise(bounds):
-            # D is symmetric: atoms are the block, data is what lies from it on.
-            part = chosen.encode(data.matrices[start:], data.matrices[start:stop], alpha, beta)
-            out[start:, start:stop] = part
-            out[start:stop, start:] = part.T
+    out = check_out(out, (data.n_matrices, data.n_matrices), data.dtype)
+    if np.ndim(alpha) == np.ndim(beta) == 0 and alpha == beta and len(out) > 64:
+        _fill_symmetric(chosen, data.matrices, alpha, out)
     else:
         chosen.encode(data, data.matrices, alpha, beta, out=out)
     np.fill_diagonal(out, 0.0)
     return out
+
+
+def _fill_symmetric(engine: Engine, matrices: RealArray, alpha: float, out: RealArray) -> None:
+    for start, stop in pairwise(np.linspace(0, len(out), _SYMMETRIC_BLOCKS + 1).astype(int)):
+        # Atoms are the block, data is what lies from it on.
+        part = engine.encode(matrices[start:], matrices[start:stop], alpha, alpha)
+        out[start:, start:stop] = part
+        out[start:stop, start:] = part.T
 
 
 def divergence_plane(
@@ -217,11 +221,6 @@ def divergence_plane(
     return out
 
 
-def _to_one(many: RealArray, one: RealArray, alpha: ArrayLike, beta: ArrayLike) -> RealArray:
-    matrices = many.reshape(-1, *many.shape[-2:]).astype(np.result_type(many, one), copy=False)
-    return get_engine().encode(matrices, one[None], alpha, beta).reshape(many.shape[:-2])
-
-
 def nonnegative_point(alpha: float, beta: float) -> tuple[float, float]:
     """Turn parameters of one sign into those >= 0: D^(-a,-b) = D^(b,a)."""
     if min(alpha, beta) < 0 < max(alpha, beta):
@@ -231,3 +230,98 @@ def nonnegative_point(alpha: float, beta: float) -> tuple[float, float]:
         )
     first, second = (alpha, beta) if max(alpha, beta) > 0 else (-beta, -alpha)
     return first + 0.0, second + 0.0  # no -0.0
+
+
+def check_pair(
+    X: ArrayLike, Y: ArrayLike, *, ndim: int | None = None
+) -> tuple[RealArray, RealArray]:
+    first, second = check_spd(X, ndim=ndim), check_spd(Y, ndim=ndim, name="Y")
+    check_sizes(first, second)
+    return first, second
+
+
+def check_sizes(first: RealArray, second: RealArray) -> None:
+    if first.shape[-1] != second.shape[-1]:
+        raise ValueError(
+            f"X is {first.shape[-1]} by {first.shape[-1]}, but Y is {second.shape[-1]} by "
+            f"{second.shape[-1]}; both must have the same dimension"
+        )
+
+
+class Pairs:
+    """Matrices of `check_pair` pair by pair, flattened over the broadcast leading dimensions."""
+
+    def __init__(self, X: RealArray, Y: RealArray, alpha: ArrayLike, beta: ArrayLike) -> None:
+        a, b = as_real(alpha, "alpha"), as_real(beta, "beta")
+        shapes = X.shape[:-2], Y.shape[:-2], a.shape, b.shape
+        try:
+            self.leading = np.broadcast_shapes(*shapes)
+        except ValueError:
+            raise ValueError(
+                f"the leading dimensions of X {shapes[0]}, Y {shapes[1]}, alpha {shapes[2]} and "
+                f"beta {shapes[3]} do not broadcast; for all pairs use pairwise_abld"
+            ) from None
+        self.dtype = np.result_type(X, Y)
+        self.alpha = np.broadcast_to(a, self.leading).reshape(-1, 1)
+        self.beta = np.broadcast_to(b, self.leading).reshape(-1, 1)
+        X, Y, self.order = self._sort(X, Y)
+        self._factor, _, exponent = self._factorize(X)
+        _, self._whitener, self._unit = self._factorize(Y)
+        self._exponent = exponent - self._unit
+
+    def _sort(self, X: RealArray, Y: RealArray) -> tuple[RealArray, RealArray, IntArray | None]:
+        """Put the variables of graded pairs in descending order of x_ii/y_ii: factors keep them."""
+        d = X.shape[-1]
+        first, second = (np.diagonal(Z, axis1=-2, axis2=-1).astype(np.float64) for Z in (X, Y))
+        sizes = np.broadcast_to(np.log(first) - np.log(second), (*self.leading, d))
+        if is_descending(sizes):
+            return X, Y, None
+        order = np.argsort(-sizes, axis=-1, kind="stable")
+        rows, columns = order[..., :, None], order[..., None, :]
+        full = (np.broadcast_to(Z, (*self.leading, d, d)) for Z in (X, Y))
+        X, Y = (np.take_along_axis(np.take_along_axis(Z, rows, -2), columns, -1) for Z in full)
+        return X, Y, order.reshape(-1, d)
+
+    def _factorize(self, matrices: RealArray) -> tuple[RealArray, RealArray, IntArray]:
+        """Cholesky factors of matrices scaled by 2^-exponent, their inverses, and exponents."""
+        # Factor before broadcasting: each matrix once, however many partners it has.
+        d = matrices.shape[-1]
+        factor, exponent = factorize(matrices.reshape(-1, d, d))
+        exponents = np.broadcast_to(exponent.reshape(matrices.shape[:-2]), self.leading).ravel()
+        inverse = whiteners(factor).reshape(matrices.shape)
+        return self._spread(factor.reshape(matrices.shape)), self._spread(inverse), exponents
+
+    def _spread(self, matrices: RealArray) -> RealArray:
+        d = matrices.shape[-1]
+        return np.broadcast_to(matrices, (*self.leading, d, d)).reshape(-1, d, d)
+
+    def decompose(self, *, vectors: bool) -> tuple[RealArray, DeviceArray]:
+        """Log-eigenvalues, and vectors or None, in the frame of Y's Cholesky factor."""
+        return decompose(self._whitener @ self._factor, self._exponent, condition_limit(), vectors)
+
+    def gradient(self, vectors: RealArray, slope: RealArray) -> RealArray:
+        """Gradient in Y: ``-V diag(f_t) V^T`` with ``V = L_Y^-T Z``."""
+        inner = (vectors * slope[:, None, :]) @ vectors.mT
+        gradient = congruence(self._whitener, -inner, self._unit)
+        if self.order is None:
+            return gradient
+        back = np.argsort(self.order, axis=-1)
+        gradient = np.take_along_axis(gradient, back[:, :, None], axis=1)
+        return np.take_along_axis(gradient, back[:, None, :], axis=2)
+
+    def check_domain(self, t: RealArray) -> None:
+        opposite = np.flatnonzero(np.sign(self.alpha) * np.sign(self.beta) < 0)
+        for row in opposite:
+            index = np.unravel_index(row, self.leading) if self.leading else ()
+            where = f"[{', '.join(str(i) for i in index)}]" if index else ""
+            check_domain(
+                t[row : row + 1],
+                float(self.alpha[row, 0]),
+                float(self.beta[row, 0]),
+                names=lambda _, where=where: f"X and Y{where}",  # type: ignore[misc]
+            )
+
+    def finish(self, values: RealArray) -> RealArray:
+        """Restore the leading dimensions and the type; a single pair gives a scalar."""
+        shaped = cast_results(values.reshape((*self.leading, *values.shape[1:])), self.dtype)
+        return shaped if shaped.ndim else shaped[()]

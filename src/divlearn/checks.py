@@ -1,10 +1,10 @@
-"""What estimators require of their parameters and of what is installed."""
+"""Checks of parameters, labels and results of estimators, and of optional packages."""
 
 import math
 from collections.abc import Mapping
 from importlib import import_module
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -15,7 +15,7 @@ ClassWeight = Mapping[Any, float] | str | None
 
 
 def check_count(
-    value: Any, name: str, *, least: int = 1, most: int | None = None, fix: str = ""
+    value: object, name: str, *, least: int = 1, most: int | None = None, fix: str = ""
 ) -> int:
     """Return an integer of a range, or raise; messages end with ``fix``."""
     relation = f">= {least}" + (f" and <= {most}" if most is not None else "") + fix
@@ -42,7 +42,7 @@ def check_sortable(labels: Labels, name: str) -> None:
         raise ValueError(f"{name} is text for some samples only; convert all entries to str")
 
 
-def check_number(value: Any, name: str, *, positive: bool = False, word: str = "") -> None:
+def check_number(value: object, name: str, *, positive: bool = False, word: str = "") -> None:
     """Raise unless a value is a finite number >= 0, or > 0; `word` is what else is allowed."""
     if not is_number(value) or not 0 <= value < np.inf or (positive and value == 0):
         allowed = f'"{word}" or ' if word else ""
@@ -59,7 +59,7 @@ def check_finite(value: float, what: str, where: str, *, or_infinite: bool = Fal
         )
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether a value is a real number; booleans are none."""
     return isinstance(value, float | int | np.floating | np.integer) and not isinstance(value, bool)
 

@@ -4,7 +4,6 @@ All functions broadcast over leading dimensions.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -41,7 +40,7 @@ def equilibrate(X: RealArray) -> tuple[RealArray, RealArray]:
     return np.clip(scaled, -2, 2, out=scaled), scale
 
 
-def _as_numeric(X: ArrayLike, name: str) -> NDArray[Any]:
+def _as_numeric(X: ArrayLike, name: str) -> NDArray[np.generic]:
     try:
         array = np.asarray(X)
     except ValueError as error:
@@ -84,7 +83,7 @@ def locate(failing: Indices, leading: tuple[int, ...], name: str, what: str) -> 
     return f"{name}[{index}]", f" ({failing.size} of {np.prod(leading)} matrices {what})"
 
 
-def _check_finite(array: NDArray[Any], name: str) -> None:
+def _check_finite(array: NDArray[np.generic], name: str) -> None:
     if np.isfinite(array).all():
         return
     for kind, is_kind in (("NaN", np.isnan), ("infinite", np.isinf)):
@@ -99,7 +98,7 @@ def _check_finite(array: NDArray[Any], name: str) -> None:
             )
 
 
-def _cast(array: NDArray[Any], dtype: DTypeLike | None, name: str) -> RealArray:
+def _cast(array: NDArray[np.generic], dtype: DTypeLike | None, name: str) -> RealArray:
     small = array.dtype.kind == "f" and array.dtype.itemsize <= 4
     target = np.dtype(dtype if dtype is not None else np.float32 if small else np.float64)
     if target not in (np.dtype(np.float32), np.dtype(np.float64)):

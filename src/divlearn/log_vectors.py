@@ -1,17 +1,26 @@
-"""Logarithms of SPD matrices as vectors, whose Euclidean distances are log-Euclidean ones."""
+"""Logarithms of SPD matrices as vectors, and k-means of vectors."""
+
+import warnings
+from collections.abc import Callable
 
 import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 
-from divlearn.arrays import RealArray, on_device
+from divlearn.arrays import Indices, RealArray, beside, on_device, to_host
 from divlearn.engines.cpu import cpu_engine
 from divlearn.geometry import compose, expm, graded_eigh, normalize, unvectorize, vectorize
+from divlearn.threads import one_thread
 
 _ROUNDING = float(np.finfo(float).eps)  # of an eigenvalue on a device, relative to the largest
 _BLOCK_ENTRIES = 1 << 23  # of matrices whose logarithms are taken at a time
 
 
 def log_vectors(matrices: RealArray, whitener: RealArray | None = None) -> RealArray:
-    """Upper triangles of log X, or log W X W^T, with off-diagonal entries times sqrt(2)."""
+    """Upper triangles of log X, or log W X W^T, with off-diagonal entries times sqrt(2).
+
+    Euclidean distances of these vectors are log-Euclidean distances of the matrices.
+    """
     if on_device(matrices):  # these are checked, and come without W
         normalized, exponent = normalize(matrices.astype(np.float64))
         values, basis = graded_eigh(normalized)
@@ -36,3 +45,56 @@ def from_log_vectors(vectors: RealArray) -> RealArray:
         values, basis = np.linalg.eigh(logarithms)
         return compose(basis, np.exp(values))
     return expm(logarithms)
+
+
+def fit_vectors(model: KMeans, vectors: RealArray, weights: RealArray | None = None) -> KMeans:
+    """Fit k-means to rows with one thread: several would sum in an order that changes."""
+    with one_thread(), warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
+        return model.fit(vectors, sample_weight=weights)
+
+
+def refine_centres(
+    vectors: RealArray, centres: RealArray, *, tol: float = 1e-4, max_iter: int = 300
+) -> RealArray | None:
+    """Do what KMeans does, wherever the vectors are; None where a cluster runs empty."""
+    middle = vectors.mean(axis=0)
+    vectors, centres = vectors - middle, centres - middle
+    numbers = beside(np.arange(len(centres))[:, None], vectors)
+    limit = tol * float(vectors.var(axis=0).mean())
+    nearest = beside(np.full(len(vectors), -1), vectors)
+    for _ in range(max_iter):
+        before, old = nearest, centres
+        nearest = ((old**2).sum(axis=1) - 2 * (vectors @ old.T)).argmin(axis=1)
+        members = (nearest == numbers).astype(float)
+        counts = members.sum(axis=1)
+        centres = members @ vectors / np.maximum(counts, 1)[:, None]
+        changes = (nearest != before).sum().astype(float), ((centres - old) ** 2).sum()
+        smallest, n_changed, moved = to_host(np.stack([counts.min(), *changes]))
+        if smallest == 0:
+            return None
+        if n_changed == 0 or moved <= limit:
+            break
+    return centres + middle
+
+
+def greedy_seeds(
+    measure: Callable[[Indices], RealArray],
+    weights: RealArray,
+    n_seeds: int,
+    random_state: np.random.RandomState,
+) -> list[int]:
+    """Greedy k-means++ (Arthur and Vassilvitskii, 2007): of a few seeds drawn, the best is kept."""
+    # ``measure`` turns indices of samples into a table of divergences of all samples to these.
+    n_trials = 2 + int(np.log(n_seeds))
+    chosen = [int(random_state.choice(len(weights), p=weights / weights.sum()))]
+    nearest = measure(np.array(chosen))[:, 0]
+    while len(chosen) < n_seeds:
+        cumulative = np.cumsum(weights * nearest)
+        drawn = random_state.uniform(size=n_trials) * cumulative[-1]
+        trials = np.minimum(np.searchsorted(cumulative, drawn), len(weights) - 1)
+        table = measure(trials)
+        np.minimum(table, nearest[:, None], out=table)
+        best = int((weights @ table).argmin())
+        chosen.append(int(trials[best]))
+        nearest = table[:, best]
+    return chosen

@@ -1,6 +1,6 @@
 r"""Centroids: the matrix nearest to a set of SPD matrices in an alpha-beta log-det divergence."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from divlearn.alpha_beta import nonnegative_point
 from divlearn.arrays import RealArray, as_real, beside, to_host
-from divlearn.checks import check_count, check_finite
+from divlearn.checks import check_count, check_finite, check_number
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
 from divlearn.optim.frames import in_frames, move_frames
@@ -105,50 +105,72 @@ def mean_abld(
     >>> mean_abld([[[1.0]], [[4.0]]], 0, 0).mean.round(9)  # the geometric mean
     array([[2.]])
     """
-    chosen = get_engine(engine, n_threads)
-    given = chosen.prepare(X)
-    # float32 data is averaged in double precision; only the result is rounded.
-    data = chosen.prepare(given.matrices.astype(np.float64)) if given.dtype != np.float64 else given
-    first, second = as_real(alpha, "alpha"), as_real(beta, "beta")
-    if first.ndim or second.ndim:
-        raise ValueError("alpha and beta must be single numbers")
-    a, b = nonnegative_point(float(first), float(second))
-    weights = check_weights(sample_weight, data.n_matrices)
-    weights /= weights.sum()
-    if not as_real(tol, "tol") > 0:
-        raise ValueError(f"tol={tol} must be > 0")
+    check_number(tol, "tol", positive=True)
     max_iter = check_count(max_iter, "max_iter", least=0)
+    objective = _Objective(X, alpha, beta, sample_weight, get_engine(engine, n_threads))
+    found = objective.closed_form()
+    if found is None:
+        search = search_mean(*objective.point, objective.start(init), tol, max_iter)
+        (found,) = run_searches([search], lambda _, trials: [objective.at(trials[0])])
+    return replace(found, mean=found.mean.astype(objective.dtype))
 
-    def evaluate(mean: RealArray) -> Slope:
-        back = chosen.pullback(
-            data, mean[None], a, b, weights[:, None], parameters=False, values=True
+
+# Mean divergence to a matrix L L^T, and the mean of f_t(log(L^-1 X L^-T)), both weighted.
+Slope = tuple[float, RealArray]
+MeanSearch = Generator[RealArray, Slope, MeanResult]
+
+
+class _Objective:
+    """The weighted mean divergence of matrices, in double precision, to a matrix."""
+
+    def __init__(
+        self,
+        X: ArrayLike | Prepared,
+        alpha: float,
+        beta: float,
+        sample_weight: ArrayLike | None,
+        engine: Engine,
+    ) -> None:
+        first, second = as_real(alpha, "alpha"), as_real(beta, "beta")
+        if first.ndim or second.ndim:
+            raise ValueError("alpha and beta must be single numbers")
+        self.point = nonnegative_point(float(first), float(second))
+        self.engine, data = engine, engine.prepare(X)
+        self.dtype = data.dtype  # of the result: only that is rounded
+        if data.dtype != np.float64:
+            data = engine.prepare(data.matrices.astype(np.float64))
+        self.data, self.weights = data, check_weights(sample_weight, data.n_matrices)
+        self.weights /= self.weights.sum()
+
+    def at(self, mean: RealArray) -> Slope:
+        weights = self.weights
+        back = self.engine.pullback(
+            self.data, mean[None], *self.point, weights[:, None], parameters=False, values=True
         )
         return float(weights @ to_host(back.values)[:, 0]), -to_host(back.whitened)[0]
 
-    closed = {(0.0, 1.0): arithmetic_mean, (1.0, 0.0): harmonic_mean}.get((a, b))
-    if closed is not None:
-        there = data.there
-        frame = np.linalg.cholesky(to_host(closed(there, beside(weights, there))))
-        state = _Iterate(frame, *evaluate(frame @ frame.T))
+    def closed_form(self) -> MeanResult | None:
+        closed = {(0.0, 1.0): arithmetic_mean, (1.0, 0.0): harmonic_mean}.get(self.point)
+        if closed is None:
+            return None
+        there = self.data.there
+        frame = np.linalg.cholesky(to_host(closed(there, beside(self.weights, there))))
+        state = _Iterate(frame, *self.at(frame @ frame.T))
         state.check("at the mean in closed form", or_infinite=True)
         message = f"the {closed.__name__.replace('_', ' ')}, in closed form"
-        return _rounded(state.result(0, True, message, [state.objective]), given.dtype)
-    if init is None:
-        start = geodesic(
-            arithmetic_mean(data.matrices, weights), harmonic_mean(data.matrices, weights), 0.5
-        )
-    else:
+        return state.result(0, True, message, [state.objective])
+
+    def start(self, init: ArrayLike | None) -> RealArray:
+        matrices, d = self.data.matrices, self.data.d
+        if init is None:
+            first, last = (
+                mean(matrices, self.weights) for mean in (arithmetic_mean, harmonic_mean)
+            )
+            return geodesic(first, last, 0.5)
         start = check_spd(init, ndim=2, name="init").astype(np.float64, copy=False)
-        if start.shape[0] != data.d:
-            raise ValueError(f"init has shape {start.shape}, but must have {(data.d, data.d)}")
-    with np.errstate(over="ignore", invalid="ignore"):  # steps that go too far are not taken
-        search = search_mean(a, b, start, tol, max_iter)
-        trial = next(search)
-        while True:
-            try:
-                trial = search.send(evaluate(trial))
-            except StopIteration as end:
-                return _rounded(end.value, given.dtype)
+        if len(start) != d:
+            raise ValueError(f"init has shape {start.shape}, but must have {(d, d)}")
+        return start
 
 
 def arithmetic_mean(matrices: RealArray, weights: RealArray) -> RealArray:
@@ -163,11 +185,6 @@ def harmonic_mean(matrices: RealArray, weights: RealArray) -> RealArray:
     inverses = np.linalg.inv(np.ldexp(matrices, -exponent))
     inverse: RealArray = np.ldexp(np.linalg.inv(arithmetic_mean(inverses, weights)), exponent)
     return 0.5 * (inverse + inverse.T)
-
-
-# Mean divergence to a matrix L L^T, and the mean of f_t(log(L^-1 X L^-T)), both weighted.
-Slope = tuple[float, RealArray]
-MeanSearch = Generator[RealArray, Slope, MeanResult]
 
 
 class _Iterate:
@@ -187,15 +204,8 @@ class _Iterate:
     def result(
         self, n_iter: int, converged: bool, message: str, history: list[float]
     ) -> MeanResult:
-        return MeanResult(
-            self.frame @ self.frame.T,
-            self.objective,
-            self.gradient_norm,
-            n_iter,
-            converged,
-            message,
-            np.array(history),
-        )
+        mean, norm = self.frame @ self.frame.T, self.gradient_norm
+        return MeanResult(mean, self.objective, norm, n_iter, converged, message, np.array(history))
 
 
 def _propose_steps(alpha: float, beta: float, G: RealArray, memory: Memory) -> Iterator[RealArray]:
@@ -225,7 +235,7 @@ def _propose_steps(alpha: float, beta: float, G: RealArray, memory: Memory) -> I
 def search_mean(
     alpha: float, beta: float, start: RealArray, tol: float, max_iter: int
 ) -> MeanSearch:
-    r"""Take the steps of `mean_abld` with parameters >= 0, whoever has the matrices.
+    r"""Take the steps of `mean_abld` with parameters >= 0.
 
     Yields a matrix L L^T, L its Cholesky factor. To be sent for it are the weighted mean
     divergence, and the weighted mean of :math:`f_t(\log(L^{-1} X L^{-T}))`.
@@ -251,6 +261,25 @@ def search_mean(
         history.append(state.objective)
 
 
+def run_searches(
+    searches: Sequence[MeanSearch], evaluate: Callable[[list[int], RealArray], Iterable[Slope]]
+) -> list[MeanResult]:
+    """Run searches side by side; `evaluate` takes the numbers and the matrices of some of them."""
+    results: dict[int, MeanResult] = {}
+    with np.errstate(over="ignore", invalid="ignore"):  # steps that go too far are not taken
+        trials = {i: next(search) for i, search in enumerate(searches)}
+        while trials:
+            asked = list(trials)
+            slopes = evaluate(asked, np.stack(list(trials.values())))
+            for i, slope in zip(asked, slopes, strict=True):
+                try:
+                    trials[i] = searches[i].send(slope)
+                except StopIteration as end:
+                    results[i] = end.value
+                    del trials[i]
+    return [results[i] for i in range(len(searches))]
+
+
 def _descend(
     alpha: float, beta: float, state: _Iterate, memory: Memory
 ) -> Generator[RealArray, Slope, _Iterate | None]:
@@ -268,10 +297,6 @@ def _descend(
             return trial
     trial.check("after a step that is next to none", or_infinite=True)
     return None
-
-
-def _rounded(result: MeanResult, dtype: np.dtype[Any]) -> MeanResult:
-    return replace(result, mean=result.mean.astype(dtype))
 
 
 def __getattr__(name: str) -> NoReturn:

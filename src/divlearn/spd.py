@@ -1,7 +1,7 @@
-"""What an SPD matrix is: diagnosis, shrinkage on request, functions of `divlearn.geometry`."""
+"""SPD matrices: diagnosis, shrinkage on request, and the functions of `divlearn.geometry`."""
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 Shrinkage = tuple[float, float]  # weight r and variance tau of the map (1 - r) X + r tau I
+Regularize = str | float | Shrinkage | None  # None: new matrices for a model fitted without
 SHRINK_WEIGHT = 0.01  # the largest that costs no accuracy: see docs/data.md
 # Matrices are factorised in blocks of about this many entries, so that a block stays in cache
 # and one bad matrix costs a second look at its own block only.
@@ -53,7 +54,7 @@ class SPDRepairWarning(UserWarning):
 def check_spd(
     X: ArrayLike,
     *,
-    regularize: str | float | Shrinkage | None = "raise",
+    regularize: Regularize = "raise",
     dtype: DTypeLike | None = None,
     ndim: int | None = None,
     name: str = "X",
@@ -101,7 +102,7 @@ def check_spd(
 
 def check_and_learn(
     X: ArrayLike,
-    regularize: Any,
+    regularize: Regularize,
     sample_weight: ArrayLike | None = None,
     *,
     dtype: DTypeLike | None = None,
@@ -140,7 +141,7 @@ def mean_eigenvalues(matrices: RealArray) -> RealArray:
 
 
 def learn_shrinkage(
-    regularize: Any, sizes: Callable[[], tuple[RealArray, ArrayLike | None]]
+    regularize: Regularize, sizes: Callable[[], tuple[RealArray, ArrayLike | None]]
 ) -> Shrinkage | None:
     """Learn the map from mean eigenvalues of all matrices and weights, asked for if needed."""
     if regularize is None or isinstance(regularize, tuple):  # learned before
@@ -177,7 +178,7 @@ def find_not_definite(matrices: RealArray, tolerance: float) -> Indices:
     return np.array(failing, dtype=np.intp)
 
 
-def are_symmetric(stack: NDArray[Any]) -> bool:
+def are_symmetric(stack: NDArray[np.generic]) -> bool:
     """Whether matrices, shape (n, d, d), are symmetric up to roundings, where they are finite."""
     single = stack.dtype.kind == "f" and stack.dtype.itemsize < 8
     relative = tolerances.asymmetry(np.float32 if single else np.float64)
@@ -188,7 +189,7 @@ def are_symmetric(stack: NDArray[Any]) -> bool:
     return True
 
 
-def are_covariances(stack: NDArray[Any]) -> bool:
+def are_covariances(stack: NDArray[np.generic]) -> bool:
     """Whether real numbers are a stack of symmetric matrices with variances on their diagonals."""
     square = stack.ndim == 3 and stack.shape[1] == stack.shape[2] > 1 and len(stack) > 0
     if not square or stack.dtype.kind not in "iuf":
@@ -244,7 +245,7 @@ def _raise_not_definite(
     )
 
 
-def rows_cancel(matrices: RealArray) -> Any:
+def rows_cancel(matrices: RealArray) -> NDArray[np.bool_]:
     """Whether every row adds up to zero; semi-definite matrices only, shape (..., d, d)."""
     tolerance = _ROUNDINGS * tolerances.positive_definite(matrices.shape[-1], matrices.dtype)
     sums = matrices.sum(axis=(-2, -1))  # zero only if that of every row is

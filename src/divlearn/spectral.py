@@ -41,15 +41,18 @@ _KAPPA_SERIES = tuple((k + 1) / factorial(k + 3) for k in range(25, -1, -1))
 _ATANH_SERIES = tuple(1 / (2 * k + 3) for k in range(17, -1, -1))
 
 
+_NOT_ASKED_FOR: Any = None
+
+
 @dataclass(frozen=True, slots=True)
 class SpectralValues:
     """f and those of its partial derivatives that were asked for (the others are None)."""
 
     f: RealArray
-    f_t: RealArray | None = None
-    f_tt: RealArray | None = None
-    f_alpha: RealArray | None = None
-    f_beta: RealArray | None = None
+    f_t: RealArray = _NOT_ASKED_FOR
+    f_tt: RealArray = _NOT_ASKED_FOR
+    f_alpha: RealArray = _NOT_ASKED_FOR
+    f_beta: RealArray = _NOT_ASKED_FOR
 
 
 def abld_scalar(

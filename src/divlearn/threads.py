@@ -1,4 +1,4 @@
-"""How many threads work may take, and limits on those of BLAS and OpenMP."""
+"""The number of threads that work may take, and limits on those of BLAS and OpenMP."""
 
 import os
 import sys
@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, lru_cache
-from typing import Any
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import LibController, ThreadpoolController
 
 # The number of BLAS threads belongs to the process. What one limit found when it began may be
 # another's that has ended since: the last to leave goes back to what was found first.
 _lock = threading.Lock()
 _depth = 0  # limits in force, of all threads
-_first: dict[str, tuple[Any, int]] = {}  # by file: the library and its threads
+_first: dict[str, tuple[LibController, int]] = {}  # by file: the library and its threads
 
 
 def available_threads(runtime: Callable[[], int] | None = None) -> int:
@@ -79,7 +78,7 @@ def _cpu_count() -> int:
     return int(cpu_count())
 
 
-def _libraries(api: str) -> list[Any]:
+def _libraries(api: str) -> list[LibController]:
     controllers = _controller(len(sys.modules)).lib_controllers
     return [library for library in controllers if library.user_api == api]
 

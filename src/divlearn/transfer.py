@@ -1,9 +1,9 @@
 """Transfer between subjects, sessions and devices: re-centring of groups of SPD matrices."""
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.descriptors.definite import MatrixTransformer
@@ -18,7 +18,6 @@ from divlearn.nearest.class_means import find_means
 
 __all__ = ["Recenter"]
 
-Names = NDArray[Any]
 _ALL = np.array([None])  # name of the group of all matrices
 _EQUAL = 1e-10  # dispersion of matrices that differ by the accuracy of their mean only
 
@@ -109,7 +108,9 @@ class Recenter(MatrixTransformer):
         self.regularize = regularize
 
     @fit_method
-    def fit(self, X: ArrayLike, y: Any = None, groups: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Self:
         """Find the means of the groups.
 
         X has the shape (n_matrices, d, d), y and groups (n_matrices,). Labels y serve only to
@@ -120,7 +121,7 @@ class Recenter(MatrixTransformer):
 
     @fit_method
     def fit_transform(
-        self, X: ArrayLike, y: Any = None, groups: ArrayLike | None = None
+        self, X: ArrayLike, y: ArrayLike | None = None, groups: ArrayLike | None = None
     ) -> RealArray:
         """Fit, and re-centre the same matrices; see `fit` and `transform`."""
         matrices = check_training(self, X, dtype=None)
@@ -160,7 +161,7 @@ class Recenter(MatrixTransformer):
             centered = _stretch(vectors, codes, dispersions)
         return centered.astype(matrices.dtype, copy=False)
 
-    def _find_means(self, matrices: RealArray, codes: Indices, names: Names) -> RealArray:
+    def _find_means(self, matrices: RealArray, codes: Indices, names: Labels) -> RealArray:
         divergence, engine = get_divergence(self.divergence), get_engine(self.engine)
         return find_means(
             matrices.astype(np.float64, copy=False),
@@ -172,14 +173,14 @@ class Recenter(MatrixTransformer):
         )
 
 
-def _find_groups(groups: ArrayLike | None, n_matrices: int) -> tuple[Names, Indices]:
+def _find_groups(groups: ArrayLike | None, n_matrices: int) -> tuple[Labels, Indices]:
     known = check_groups(groups, n_matrices)
     if known is None:
         return _ALL, np.zeros(n_matrices, np.intp)
     return np.unique(known, return_inverse=True)
 
 
-def _check_groups(names: Names, codes: Indices, y: Any) -> None:
+def _check_groups(names: Labels, codes: Indices, y: ArrayLike | None) -> None:
     """Raise where re-centring would leave nothing to learn."""
     counts = np.bincount(codes)
     if counts.min() < 2:

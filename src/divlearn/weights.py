@@ -1,7 +1,6 @@
 """Weights of matrices: one check and one unit, wherever the matrices are."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +20,9 @@ def check_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray
 
 def normalize_weights(weights: RealArray) -> RealArray:
     """Divide weights by their mean, so that only their ratios matter."""
-    return divide_weights(weights, mean_weight([add_weights(weights)], np.count_nonzero(weights)))
+    return divide_weights(
+        weights, mean_weight([add_weights(weights)], int(np.count_nonzero(weights)))
+    )
 
 
 def add_weights(weights: RealArray) -> Sum:
@@ -30,11 +31,11 @@ def add_weights(weights: RealArray) -> Sum:
     return largest, float((weights / largest).sum()) if 0 < largest < np.inf else 1.0
 
 
-def mean_weight(sums: Sequence[Sum], n_seen: int | np.integer[Any]) -> Unit:
+def mean_weight(sums: Sequence[Sum], n_seen: int) -> Unit:
     """Return the mean of weights > 0 from sums of parts of them, and their number."""
     check_total_weight([largest * total for largest, total in sums])
     largest = max(one for one, _ in sums)
-    return largest, sum(one / largest * total for one, total in sums) / int(n_seen)
+    return largest, sum(one / largest * total for one, total in sums) / n_seen
 
 
 def divide_weights(weights: RealArray, unit: Unit) -> RealArray:

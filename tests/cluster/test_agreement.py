@@ -17,10 +17,10 @@ GROUPS = np.repeat(np.arange(12), 5)
 
 
 def test_p_value_of_all_permutations():
-    """Six matrices: the share of all 720 orders with an index as high."""
+    """Six matrices: the share of all 20 orders that differ with an index as high."""
     classes, clusters = np.array(["a", "a", "a", "b", "b", "b"]), np.array([0, 0, 1, 1, 1, 1])
     found = adjusted_rand_score(classes, clusters)
-    every = [adjusted_rand_score(list(order), clusters) for order in permutations(classes)]
+    every = [adjusted_rand_score(order, clusters) for order in set(permutations(classes.tolist()))]
     expected = np.mean(np.array(every) >= found - 1e-12)
     assert p_agreement(classes, clusters) == pytest.approx(expected, abs=0.05)
     assert p_agreement(classes, np.zeros(6, dtype=int)) == 1
@@ -37,7 +37,7 @@ def test_groups_are_no_evidence(monkeypatch, pure):
     """Clusters and classes follow groups, and have nothing else in common: naively 20 to 30 %."""
     monkeypatch.setattr(agreement, "_PERMUTATIONS", 99)
     rng, found = np.random.default_rng(0), []
-    for _ in range(200):
+    for _ in range(100):
         shares = np.arange(12) % 2 if pure else rng.random(12)
         classes = rng.random(60) < rng.permutation(shares)[GROUPS]
         clusters = clusters_of_groups(rng)
@@ -56,6 +56,9 @@ def test_agreement_is_found_in_groups():
 def test_clusters_are_stable_where_there_are_any(make):
     X, _ = make_wishart_clusters(3, 20, 2, separation=12, random_state=0)
     assert measure_stability(make(3, "burg", random_state=0).fit(X), X) > 0.9
+
+
+def test_clusters_of_noise_are_not_stable():
     X, _ = make_wishart_clusters(1, 60, 6, random_state=0)
     model = ABKMeans(3, random_state=0).fit(X)
     assert abs(measure_stability(model, X)) < 0.3

@@ -80,12 +80,12 @@ class SmallTables(ReferenceEngine):
         return super().encode(data, atoms, *arguments, **options)
 
 
-@pytest.mark.parametrize("divergence", ["stein", (0.5, 1.5), "learn"], ids=str)
+@pytest.mark.parametrize("divergence", ["stein", "learn"])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_tables_of_bounded_size_change_nothing(data, divergence):
     X, _ = data
     whole, parts = (
-        ABKMeans(20, divergence, random_state=0, n_init=1, max_iter=3, engine=engine).fit(X)
+        ABKMeans(20, divergence, random_state=0, n_init=1, max_iter=1, engine=engine).fit(X)
         for engine in (ReferenceEngine(1), SmallTables(1))
     )
     np.testing.assert_array_equal(whole.cluster_centers_, parts.cluster_centers_)
@@ -196,7 +196,7 @@ def test_it_says_why_it_stopped(data, capsys):
 
 @pytest.mark.parametrize("divergence", ["learn", "paper-tied"])
 def test_with_hardly_a_penalty_parameters_grow_without_end(divergence, monkeypatch):
-    monkeypatch.setattr("divlearn.cluster.rules._LARGEST", 2.0)
+    monkeypatch.setattr("divlearn.cluster.parameters._LARGEST", 2.0)
     X, _ = make_wishart_clusters(3, 300, 4, separation=2, random_state=1)
     model = ABKMeans(3, divergence, tol=0, init=X[:3])
     with pytest.warns(ConvergenceWarning, match=r"grow without end.*penalty .* is too small"):

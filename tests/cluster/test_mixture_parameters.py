@@ -184,7 +184,7 @@ def test_limits_of_the_line():
     members = NAMED_MEMBERS["matrix-f"]
     np.testing.assert_array_equal(members.locate(0, 5), [1.0])
     assert members.place(np.array([1.0])) == (0, 1)
-    assert Members("", 0, 0.3, 0.2).bounds == []
+    assert Members(0, 0.3, 0.2).bounds == []
 
 
 def test_no_kappa_is_solved_from_what_is_no_number():

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from divlearn.cluster import ABMixture
-from divlearn.cluster.base import Starts
-from divlearn.cluster.em import expect, nearest
+from divlearn.cluster.em import Mixture, expect, nearest
 from divlearn.cluster.parameters import FamilyParameters
 from divlearn.datasets import make_wishart_clusters
 from divlearn.sharded import open_shards, shards
@@ -95,13 +94,8 @@ def test_starts_and_moves_are_made_of_a_sample(set_tolerance, monkeypatch):
     set_tolerance("mixtures", 1e-10)
     X, _ = make_wishart_clusters(2, 30, 2, separation=6, random_state=0)
     X = X[np.random.RandomState(0).permutation(60)]
-    seen, init = [], Starts.__init__
     monkeypatch.setattr(shards, "SAMPLE", 30)
-    monkeypatch.setattr(
-        Starts, "__init__", lambda self, block, k: seen.append(len(block)) or init(self, block, k)
-    )
     parts = quick(2, "wishart").fit(open_shards(X, block_size=10))
-    assert seen == [30]
     whole = quick(2, "wishart").fit(X)
     # Starts differ, but both end at the maximum for all matrices.
     close(whole.lower_bound_, parts.lower_bound_)
@@ -154,7 +148,7 @@ def many():
     shards = open_shards(X, None, 7 * weights, block_size=97)
     means = np.stack([X[0], 1e9 * np.eye(2), X[-1]])
     family = FamilyParameters(*np.array([[0.5, 0, 0], [1, 0, 1], [4, 3, 2], [0, 1, 2]], float))
-    return whole, shards, (np.array([0.4, 0.1, 0.5]), means, family)
+    return whole, shards, Mixture(np.array([0.4, 0.1, 0.5]), means, family)
 
 
 def test_responsibilities_are_those_of_data_in_memory(many):
@@ -167,17 +161,17 @@ def test_responsibilities_are_those_of_data_in_memory(many):
         both.move(mixture, np.full(3, 1e-9), 20) for both in (one, other)
     )
     close(means, moved)
-    assert np.array_equal(moved[1], mixture[1][1])  # what has no matrices stays
-    assert not np.allclose(moved[0], mixture[1][0])
+    assert np.array_equal(moved[1], mixture.means[1])  # what has no matrices stays
+    assert not np.allclose(moved[0], mixture.means[0])
     same_spectra(spectra, sums)
 
 
 def test_nearest_are_those_of_data_in_memory(many):
     whole, parts, mixture = many
-    one, other = (nearest(both, mixture[1], (0.5, 0.5)) for both in (whole, parts))
+    one, other = (nearest(both, mixture.means, (0.5, 0.5)) for both in (whole, parts))
     close(one.weights, other.weights, 1e-12)
     assert one.alive.tolist() == other.alive.tolist() == [0, 2]
-    same_spectra(one.spectra(mixture[1]), other.spectra(mixture[1]))
+    same_spectra(one.spectra(mixture.means), other.spectra(mixture.means))
 
 
 def same_spectra(whole, parts):
@@ -193,18 +187,3 @@ def same_spectra(whole, parts):
     close(whole.sums(0.3, 0.9, shift), parts.sums(0.3, 0.9, shift), 1e-10)
     close(whole.only(1).sums(0.3, 0.9, shift[1:]), parts.only(1).sums(0.3, 0.9, shift[1:]), 1e-10)
     close(whole.only(1).thinned(50)[0][0], parts.only(1).thinned(50)[0][0], 1e-9)
-
-
-def test_steps_of_all_components_take_one_pass(many):
-    _, parts, mixture = many
-    responsibilities, _ = expect(parts, mixture)
-    reduce, passes = parts.reduce, []
-    parts.reduce = lambda function, *args, **kw: (
-        passes.append(function.__name__) or reduce(function, *args, **kw)
-    )
-    try:
-        responsibilities.move(mixture, np.full(3, 1e-12), 2)
-    finally:
-        del parts.reduce
-    # One component has a closed form. The other takes two steps from its start.
-    assert passes == ["_means_block", *3 * ["_slopes_block"]]

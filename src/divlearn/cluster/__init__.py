@@ -1,8 +1,7 @@
 """Clustering of SPD matrices, and how well it agrees with classes."""
 
-from divlearn.cluster.kmeans import ABKMeans, KarcherKMeans
-from divlearn.cluster.log_euclidean import LogEuclideanKMeans
-from divlearn.cluster.metrics import matched_f1_score, pairwise_f1_score
+from divlearn.cluster.agreement import matched_f1_score, pairwise_f1_score
+from divlearn.cluster.kmeans import ABKMeans, KarcherKMeans, LogEuclideanKMeans
 from divlearn.cluster.mixture import ABMixture
 
 __all__ = [

@@ -1,40 +1,51 @@
-"""What the estimators of this package share: data, starts, runs, and answers of centroids."""
+"""Base of k-means estimators; starts and runs of k-means and of mixtures."""
 
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import cached_property, partial
-from typing import Annotated, Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Annotated, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from divlearn.arrays import Indices, IntArray, RealArray, to_host
+from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.checks import check_count
 from divlearn.cluster.clusters import find_nearest
 from divlearn.engines import Engine
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import MatricesMixin
 from divlearn.fitting.progress import tell
-from divlearn.log_vectors import from_log_vectors, log_vectors
+from divlearn.log_vectors import fit_vectors, from_log_vectors, greedy_seeds, log_vectors
 from divlearn.means import arithmetic_mean
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.opening import open_new
 from divlearn.spd import check_spd
 from divlearn.threads import limit_blas
-from divlearn.vector_kmeans import fit_vectors, greedy_seeds
 
 # From a block to a table of divergences to centroids; or to the nearest, and the divergence to it.
 Measure = Callable[[Block], RealArray]
-Nearest = Callable[[Block], tuple[Any, ...]]
-
-Run = dict[str, Any]  # where a run ended: n_iter, message, history and what was found
+Nearest = Callable[[Block], tuple[Indices, RealArray]]
 
 _INITS = ("tangent", "log-euclidean", "k-means++", "random")
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """The end of a run of an iterative algorithm from one start."""
+
+    objective: float  # the less, the better
+    n_iter: int
+    message: str
+    history: dict[str, NDArray[np.generic]]
+
+
+AnyRun = TypeVar("AnyRun", bound=Run)
 
 
 class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
@@ -49,8 +60,9 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, B
         """How divergences of a block of matrices to the centroids are computed."""
 
     def _nearest(self) -> Nearest:
-        """How the nearest centroids of a block of matrices are found."""
-        return partial(_nearest_block, measure=self._measure())
+        """How the nearest centroids of a block, and divergences to them, are found."""
+        measure = self._measure()
+        return lambda block: find_nearest(measure(block))
 
     def predict(self, X: ArrayLike) -> Indices:
         """Find the nearest centroid of every matrix: labels, shape (n_matrices,)."""
@@ -63,7 +75,9 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, B
         parts = shards.map(lambda block, measure: to_host(measure(block)), self._measure())
         return np.concatenate(parts)
 
-    def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
+    def score(
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Compute minus the sum of divergences to the nearest centroids, weights of mean one."""
         shards = open_new(self, X, sample_weight)
         loss = shards.reduce(lambda block, find: block.weights @ find(block)[1], self._nearest())
@@ -91,10 +105,6 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, B
         return len(self.cluster_centers_)
 
 
-def _nearest_block(block: Block, measure: Measure) -> tuple[Indices, RealArray]:
-    return find_nearest(measure(block))
-
-
 def repeat(turn: Callable[[int], tuple[str, str | None]], max_iter: int) -> tuple[int, bool, str]:
     """Take turns until one says why to stop; how many, whether converged, and why it stopped."""
     iteration = 0
@@ -109,28 +119,28 @@ def repeat(turn: Callable[[int], tuple[str, str | None]], max_iter: int) -> tupl
     return iteration, False, f"interrupted by the user in iteration {iteration + 1}"
 
 
-def best_of(n_init: int, run_once: Callable[[], Run], loss: Callable[[Run], float]) -> Run:
-    """Return the run of least loss, of several or of those before the user stopped the search."""
-    best: Run | None = None
+def best_of(n_init: int, run_once: Callable[[], AnyRun]) -> AnyRun:
+    """Return the best run, of several or of those before the user stopped the search."""
+    best: AnyRun | None = None
     number, news = 0, ""
     with stoppable(lambda: best):
         for number in range(1, n_init + 1):
             tell("starts", number - 1, n_init, news)
             with limit_blas(1):  # threads would cost more than these matrices
                 run = run_once()
-            news = f"objective {loss(run):.6g} after {run['n_iter']} iterations; {run['message']}"
-            if best is None or loss(run) < loss(best):
+            news = f"objective {run.objective:.6g} after {run.n_iter} iterations; {run.message}"
+            if best is None or run.objective < best.objective:
                 best = run
             if is_interrupted():
                 break
         tell("starts", number, n_init, news)
     assert best is not None
-    if is_interrupted() and "interrupted" not in best["message"]:
-        best = best | {"message": f"interrupted by the user in start {number}"}
+    if is_interrupted() and "interrupted" not in best.message:
+        best = replace(best, message=f"interrupted by the user in start {number}")
     return best
 
 
-def check_init(init: Any, n_clusters: int, d: int) -> str | RealArray:
+def check_init(init: str | ArrayLike, n_clusters: int, d: int) -> str | RealArray:
     if not isinstance(init, str):
         return check_centers(init, n_clusters, d)
     if init not in _INITS:
@@ -169,13 +179,15 @@ class Starts:
             frame, vectors = self._whitened_vectors
             centers = frame @ self._log_euclidean(vectors, random_state) @ frame.T
             return 0.5 * (centers + centers.mT)
-        if init == "k-means++":
-            return self._plus_plus(alpha, beta, random_state)
-        weights = self._block.weights
-        chosen = random_state.choice(
-            len(weights), self._n_clusters, replace=False, p=weights / weights.sum()
-        )
-        return self._block.matrices[chosen]
+        block, weights, count = self._block, self._block.weights, self._n_clusters
+        if init == "random":
+            shares = weights / weights.sum()
+            return block.matrices[random_state.choice(len(weights), count, False, shares)]
+
+        def measure(some: Indices) -> RealArray:  # k-means++, with divergences for squares
+            return to_host(block.engine.encode(block.data, block.matrices[some], alpha, beta))
+
+        return block.matrices[greedy_seeds(measure, weights, count, random_state)]
 
     @cached_property
     def _vectors(self) -> RealArray:
@@ -193,15 +205,3 @@ class Starts:
         start = KMeans(self._n_clusters, n_init=1, random_state=random_state)
         found = fit_vectors(start, vectors, self._block.weights)
         return from_log_vectors(found.cluster_centers_)
-
-    def _plus_plus(
-        self, alpha: float, beta: float, random_state: np.random.RandomState
-    ) -> RealArray:
-        """Greedy k-means++, with divergences for squares."""
-        block, matrices = self._block, self._block.matrices
-
-        def measure(some: IntArray) -> RealArray:
-            return to_host(block.engine.encode(block.data, matrices[some], alpha, beta))
-
-        seeds = greedy_seeds(measure, block.weights, self._n_clusters, random_state)
-        return matrices[seeds]

@@ -9,16 +9,16 @@ iteration at the origin; elsewhere few steps come close.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import Indices, IntArray, RealArray, beside, to_host
+from divlearn.arrays import DeviceArray, Indices, IntArray, RealArray, beside, to_host
 from divlearn.checks import check_finite
 from divlearn.engines import Engine, Prepared
-from divlearn.means import arithmetic_mean, search_mean
+from divlearn.means import Slope, arithmetic_mean, run_searches, search_mean
 from divlearn.optim.frames import in_frames, move_frames
 from divlearn.optim.gradients import minimize_conjugate_gradient
 from divlearn.optim.problem import Problem, Trial
@@ -37,11 +37,19 @@ _RANGE = (-700.0, 700.0)  # of exp
 _CLOSED = {(0.0, 1.0): False, (1.0, 0.0): True}  # centroids that are means of X or of its inverse
 
 Point = tuple[float, float]
-# Rows of a block in every cluster, their weights, and what else is known; a row may be in several.
-Members = tuple[Any, ...]
 Cloud = tuple[RealArray, RealArray]  # log-eigenvalues, shape (n_matrices, d), and weights
 # Log-eigenvalues of the matrices of a block around a centre, weights, and the numbers e^t.
 HeldCloud = tuple[RealArray, RealArray, Prepared | None]
+
+
+class Members(NamedTuple):
+    """Rows of a block in every cluster, which may be in several, and their weights there."""
+
+    rows: list[Indices]
+    weights: list[RealArray]
+    # Of a mixture: the responsibilities of every component, and the log-likelihood.
+    totals: RealArray = np.empty(0)
+    log_likelihood: float = 0.0
 
 
 class Clusters:
@@ -84,25 +92,18 @@ class Clusters:
         tol = np.full(len(centers), _TOLERANCE) if tol is None else tol
         closed = np.array([point in _CLOSED for point in points])
         if closed.any():
-            inverse = np.array([point == (1.0, 0.0) for point in points])[closed]
+            inverse = np.array([_CLOSED[point] for point in points if point in _CLOSED])
             moved[closed] = self._means(numbers[closed], centers[closed], inverse)
-        searches = {
-            i: search_mean(*points[i], centers[i], tol[i], steps)
-            for i in np.flatnonzero(~closed).tolist()
-        }
-        with np.errstate(over="ignore", invalid="ignore"):  # steps that go too far are not taken
-            trials = {i: next(search) for i, search in searches.items()}
-            while trials:
-                asked = list(trials)
-                values, slopes = self.slopes(
-                    numbers[asked], np.stack(list(trials.values())), [points[i] for i in asked]
-                )
-                for i, value, slope in zip(asked, values, slopes, strict=True):
-                    try:
-                        trials[i] = searches[i].send((float(value), slope))
-                    except StopIteration as end:
-                        moved[i] = end.value.mean
-                        del trials[i]
+        free = np.flatnonzero(~closed).tolist()
+        searches = [search_mean(*points[i], centers[i], tol[i], steps) for i in free]
+
+        def evaluate(asked: list[int], trials: RealArray) -> Iterable[Slope]:
+            rows = [free[i] for i in asked]
+            values, slopes = self.slopes(numbers[rows], trials, [points[i] for i in rows])
+            return zip(values.tolist(), slopes, strict=True)
+
+        for i, result in zip(free, run_searches(searches, evaluate), strict=True):
+            moved[i] = result.mean
         return moved
 
     def conjugate_gradient(
@@ -110,7 +111,7 @@ class Clusters:
     ) -> RealArray:
         """Take steps of Riemannian conjugate gradients, as the paper does; see `fixed_point`."""
         moved = centers.copy()
-        for i, z in enumerate(numbers.tolist()):
+        for i, z in enumerate(numbers):
             problem = _Centroid(self, z, point)
             start = problem.trial(np.linalg.cholesky(centers[i]))
             found = minimize_conjugate_gradient(problem, start, max_iter=steps, tol=_TOLERANCE)
@@ -118,7 +119,7 @@ class Clusters:
         return moved
 
     def spectra(self, numbers: Indices, centers: RealArray) -> Spectra:
-        clouds = self._shards.hold(_clouds_block, numbers.tolist(), centers, parts=[self._members])
+        clouds = self._shards.hold(_clouds_block, numbers, centers, parts=[self._members])
         return Spectra(self._shards, clouds, self._totals[numbers])
 
     def slopes(
@@ -126,7 +127,7 @@ class Clusters:
     ) -> tuple[RealArray, RealArray]:
         """Mean divergences, and all G: minus the gradients in the frames of Cholesky factors."""
         values, slopes = self._shards.reduce(
-            _slopes_block, numbers.tolist(), centers, points, parts=[self._members]
+            _slopes_block, numbers, centers, points, parts=[self._members]
         )
         totals = self._totals[numbers]
         return values / totals, slopes / totals[:, None, None]
@@ -134,9 +135,7 @@ class Clusters:
     def _means(self, numbers: Indices, centers: RealArray, inverse: NDArray[np.bool_]) -> RealArray:
         # In units of a power of two, which changes no bit but lets no inverse overflow.
         exponents = np.frexp(np.abs(centers).max(axis=(1, 2)))[1]
-        sums = self._shards.reduce(
-            _means_block, numbers.tolist(), inverse.tolist(), exponents, parts=[self._members]
-        )
+        sums = self._shards.reduce(_means_block, numbers, inverse, exponents, parts=[self._members])
         means: RealArray = sums / self._totals[numbers, None, None]
         means[inverse] = np.linalg.inv(means[inverse])
         means = np.ldexp(means, exponents[:, None, None])
@@ -245,32 +244,26 @@ def find_nearest(table: RealArray) -> tuple[Indices, RealArray]:
     return to_host(labels).astype(np.intp, copy=False), divergences
 
 
-def _pick(table: RealArray, columns: Any) -> RealArray:
-    there: Any = beside(columns, table)
+def _pick(table: RealArray, columns: DeviceArray) -> RealArray:
+    there: DeviceArray = beside(columns, table)
     return to_host(np.take_along_axis(table, there[:, None], axis=1)[:, 0])
 
 
 def _slopes_block(
     block: Block,
     members: Members,
-    numbers: Sequence[int],
+    numbers: Indices,
     centers: RealArray,
     points: Sequence[Point],
 ) -> tuple[RealArray, RealArray]:
-    engine, d = block.engine, block.data.d
     values, slopes = np.zeros(len(numbers)), np.zeros_like(centers)
     for i, z in enumerate(numbers):
-        rows, weights = members[0][z], members[1][z]
+        rows, weights = members.rows[z], members.weights[z]
         if not len(rows):
             continue
-        back = engine_for(engine, len(rows), d).pullback(
-            block.take(z, rows),
-            centers[i : i + 1],
-            *points[i],
-            weights[:, None],
-            parameters=False,
-            values=True,
-        )
+        data, columns = block.take(z, rows), weights[:, None]
+        pullback = engine_for(block.engine, len(rows), block.data.d).pullback
+        back = pullback(data, centers[[i]], *points[i], columns, parameters=False, values=True)
         values[i], slopes[i] = weights @ to_host(back.values)[:, 0], -to_host(back.whitened)[0]
     return values, slopes
 
@@ -278,13 +271,13 @@ def _slopes_block(
 def _means_block(
     block: Block,
     members: Members,
-    numbers: Sequence[int],
-    inverse: Sequence[bool],
+    numbers: Indices,
+    inverse: NDArray[np.bool_],
     exponents: Indices,
 ) -> RealArray:
     sums = np.zeros((len(numbers), block.data.d, block.data.d))
     for i, z in enumerate(numbers):
-        rows, weights = members[0][z], members[1][z]
+        rows, weights = members.rows[z], members.weights[z]
         if not len(rows):
             continue
         matrices = np.ldexp(block.take(z, rows).there, -exponents[i])
@@ -294,16 +287,16 @@ def _means_block(
 
 
 def _clouds_block(
-    block: Block, members: Members, numbers: Sequence[int], centers: RealArray
+    block: Block, members: Members, numbers: Indices, centers: RealArray
 ) -> list[HeldCloud]:
     return [
-        hold_cloud(block.engine, spectra_block(block, members, z, center), members[1][z])
+        hold_cloud(block.engine, spectra_block(block, members, z, center), members.weights[z])
         for z, center in zip(numbers, centers, strict=True)
     ]
 
 
 def spectra_block(block: Block, members: Members, number: int, center: RealArray) -> RealArray:
-    rows = members[0][number]
+    rows = members.rows[number]
     if not len(rows):
         return np.empty((0, block.data.d))
     engine = engine_for(block.engine, len(rows), block.data.d)

@@ -1,4 +1,4 @@
-"""Which member of the family a mixture is: the named ones beside the learned one."""
+"""Comparison of mixtures of the named members of the family with that of the learned one."""
 
 import math
 from collections.abc import Mapping
@@ -54,22 +54,14 @@ def compare_members(
         run = em.run(em.refit(mixture))
         if is_interrupted():  # likelihoods are compared at their maxima
             raise KeyboardInterrupt
-        family, log_likelihood = run["mixture"][2], run["lower_bound"] * n
-        n_parameters = count_parameters(len(mixture[0]), shards.d, members, share)
+        family, log_likelihood = run.mixture.family, -run.objective * n
+        n_parameters = count_parameters(len(mixture.weights), shards.d, members, share)
         bic, p_value = n_parameters * math.log(n) - 2 * log_likelihood, math.nan
         if fits:
             gain = max(fits["learned"].log_likelihood - log_likelihood, 0.0)
             p_value = float(chi2.sf(2 * gain, fits["learned"].n_parameters - n_parameters))
-        fits[name] = MemberFit(
-            name,
-            family.alpha,
-            family.beta,
-            family.kappa,
-            log_likelihood,
-            n_parameters,
-            bic,
-            p_value,
-        )
+        point = family.alpha, family.beta, family.kappa
+        fits[name] = MemberFit(name, *point, log_likelihood, n_parameters, bic, p_value)
     return fits
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import logsumexp
@@ -29,8 +30,22 @@ _START_STEPS = 3
 _NEGLIGIBLE = 1e-10  # responsibility, times the weight of the matrix
 _LARGEST_DIVERGENCE = 1e280  # divergences may overflow; sums over components must not
 
-# Weights, shape (n_components,), centres (n_components, d, d), and the densities around them.
-Mixture = tuple[RealArray, RealArray, FamilyParameters]
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Weights, shape (n_components,), centres (n_components, d, d), and densities around them."""
+
+    weights: RealArray
+    means: RealArray
+    family: FamilyParameters
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureRun(Run):
+    """A run whose objective is minus the mean log-likelihood."""
+
+    mixture: Mixture
+    converged: bool
 
 
 class EM:
@@ -42,18 +57,18 @@ class EM:
         self.shards, self.members, self.share = shards, members, share
         self.max_iter, self.tol = max_iter, tol
 
-    def run(self, start: Mixture) -> Run:
+    def run(self, start: Mixture) -> MixtureRun:
         """Raise the likelihood from a start until it stays; it never falls but for rounding."""
         mixture, began = start, time.perf_counter()
         responsibilities, bound = expect(self.shards, mixture)
-        rows = [(bound, mixture[2], time.perf_counter() - began)]
+        rows = [(bound, mixture.family, time.perf_counter() - began)]
 
         def turn(_: int) -> tuple[str, str | None]:
             nonlocal mixture, rows, responsibilities
             following = self._maximize(mixture, responsibilities)
             responsibilities, bound = expect(self.shards, following)
             rise = bound - rows[-1][0]
-            row = bound, following[2], time.perf_counter() - began
+            row = bound, following.family, time.perf_counter() - began
             mixture, rows = following, [*rows, row]  # at once: an interrupt leaves both
             rose = f"rose by {max(rise, 0):.2g} <= tol={self.tol:g}"
             stop = f"the log-likelihood per matrix {rose}" if rise <= self.tol else None
@@ -64,14 +79,7 @@ class EM:
         history = {"lower_bound": np.array(bounds), "seconds": np.array(seconds)}
         for name in ("alpha", "beta", "kappa"):
             history[name] = np.stack([getattr(family, name) for family in families])
-        return {
-            "mixture": mixture,
-            "lower_bound": bounds[-1],
-            "n_iter": len(rows) - 1,
-            "converged": converged,
-            "message": message,
-            "history": history,
-        }
+        return MixtureRun(-bounds[-1], len(rows) - 1, message, history, mixture, converged)
 
     def start(self, centers: RealArray) -> Mixture:
         """Densities around given centres, the same for all, for matrices that go to the nearest."""
@@ -80,7 +88,7 @@ class EM:
         fits = [
             fit_parameters(
                 spectra,
-                Family("", 0, *point),
+                Family(0, *point),
                 point,
                 largest_kappa=LARGEST_KAPPA,
                 tol=self.tol,
@@ -91,7 +99,7 @@ class EM:
         parameters, shift, _ = min(fits, key=lambda fit: fit[-1])
         means = centers.copy()
         means[found.alive] *= np.exp(shift)[:, None, None]
-        return found.weights, means, parameters.only(np.zeros(len(centers), dtype=np.intp))
+        return Mixture(found.weights, means, parameters.only(np.zeros(len(centers), np.intp)))
 
     def refit(self, mixture: Mixture) -> Mixture:
         """Densities of these members for the responsibilities of a mixture."""
@@ -99,7 +107,7 @@ class EM:
 
     def _maximize(self, mixture: Mixture, responsibilities: Responsibilities) -> Mixture:
         """Weights, then a few steps of the centres, then parameters and scales of the centres."""
-        family, weights, alive = mixture[2], responsibilities.weights, responsibilities.alive
+        family, weights, alive = mixture.family, responsibilities.weights, responsibilities.alive
         # What a gradient of this size promises is little beside tol: kappa d |G|^2 / 2.
         enough = np.sqrt(2 * _SHARE_OF_TOL * self.tol / (family.kappa * self.shards.d))
         tol = np.maximum(enough, _CENTER_TOLERANCE)
@@ -109,7 +117,7 @@ class EM:
         if self.share == "all":  # components without matrices have what all have
             alive = np.arange(len(weights))
             found = found.only(np.zeros_like(alive))
-        return weights, means, family.replaced(alive, found)
+        return Mixture(weights, means, family.replaced(alive, found))
 
     def _fit_families(
         self, spectra: Spectra, family: FamilyParameters
@@ -144,8 +152,7 @@ class Responsibilities:
     """How much every component has of every matrix, by the `Members` of every block."""
 
     def __init__(self, shards: Shards, members: Parts) -> None:
-        sums = shards.reduce(lambda _, one: one[2], parts=[members])
-        totals, own, self.log_likelihood = sums
+        totals, own, self.log_likelihood = shards.reduce(_sums_block, parts=[members])
         self.weights = totals / totals.sum()
         # Those that have more than a negligible part of some matrix.
         self.alive: Indices = np.flatnonzero(own)
@@ -156,8 +163,7 @@ class Responsibilities:
 
     def move(self, mixture: Mixture, tol: RealArray, max_iter: int) -> tuple[RealArray, Spectra]:
         """Move the centres that are alive; return all, and log-eigenvalues around these."""
-        _, means, family = mixture
-        means, alive = means.copy(), self.alive
+        means, family, alive = mixture.means.copy(), mixture.family, self.alive
         points = list(zip(family.alpha[alive].tolist(), family.beta[alive].tolist(), strict=True))
         means[alive] = self._clusters.settle(alive, means[alive], points, max_iter, tol[alive])
         return means, self.spectra(means)
@@ -165,12 +171,12 @@ class Responsibilities:
 
 def log_joint(block: Block, mixture: Mixture) -> RealArray:
     """Logarithm of weight times density, shape (n_matrices, n_components)."""
-    weights, means, family = mixture
+    family = mixture.family
     # Components gather their matrices by responsibilities, which the host has to know.
-    divergences = to_host(block.engine.encode(block.data, means, family.alpha, family.beta))
+    divergences = to_host(block.engine.encode(block.data, mixture.means, family.alpha, family.beta))
     np.minimum(divergences, _LARGEST_DIVERGENCE, out=divergences)
     with np.errstate(divide="ignore"):  # a component may have no weight
-        logarithms: RealArray = np.log(weights) - family.log_z
+        logarithms: RealArray = np.log(mixture.weights) - family.log_z
     return logarithms - family.kappa * divergences
 
 
@@ -200,8 +206,12 @@ def _nearest_block(block: Block, centers: RealArray, point: Point) -> Members:
 
 
 def _members(table: RealArray, log_likelihood: float) -> Members:
-    """Members with their sums, with and without negligible parts, and the log-likelihood."""
     rows = [np.flatnonzero(column > _NEGLIGIBLE) for column in table.T]
     weights = [table[own, k] for k, own in enumerate(rows)]
-    own = np.array([one.sum() for one in weights])
-    return rows, weights, (table.sum(axis=0), own, log_likelihood)
+    return Members(rows, weights, table.sum(axis=0), log_likelihood)
+
+
+def _sums_block(_: Block, members: Members) -> tuple[RealArray, RealArray, float]:
+    """Weights of components, with and without negligible parts, and the log-likelihood."""
+    own = np.array([weights.sum() for weights in members.weights])
+    return members.totals, own, members.log_likelihood

@@ -1,24 +1,36 @@
-"""k-means in an alpha-beta log-det divergence, given or learned with the clusters."""
+"""k-means in an alpha-beta log-det divergence, given or learned, and in the log-Euclidean one."""
 
 import warnings
 from abc import abstractmethod
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
 
 from divlearn.checks import RandomState, check_count, check_number
-from divlearn.cluster.base import CentroidModel, Measure, Nearest, Run, Starts, best_of, check_init
+from divlearn.cluster.base import (
+    CentroidModel,
+    Measure,
+    Nearest,
+    Starts,
+    best_of,
+    check_centers,
+    check_init,
+)
 from divlearn.cluster.clusters import nearest_block
-from divlearn.cluster.lloyd import run_lloyd
-from divlearn.cluster.rules import Likelihood, Penalized, Rule
-from divlearn.divergence import DivergenceLike, get_member
+from divlearn.cluster.lloyd import KMeansRun, run_lloyd
+from divlearn.cluster.parameters import Likelihood, Penalized, Rule
+from divlearn.divergence import LOG_EUCLIDEAN, DivergenceLike, get_member
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.labelled import fit_method, takes_metric
+from divlearn.fitting.progress import say
+from divlearn.log_vectors import fit_vectors
 from divlearn.sharded.blocks import encode_block, fingerprint_block
 from divlearn.sharded.opening import open_training
 from divlearn.sharded.shards import Shards
@@ -41,29 +53,12 @@ class _KMeans(CentroidModel):
     message_: str
     history_: dict[str, NDArray[np.generic]]
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: str | ArrayLike = "tangent",
-        n_init: int = 4,
-        max_iter: int = 100,
-        tol: float = 1e-3,
-        random_state: RandomState = None,
-        engine: str | Engine = "auto",
-        verbose: int = 0,
-        regularize: str | float = "raise",
-    ) -> None:
-        self.n_clusters, self.init, self.n_init = n_clusters, init, n_init
-        self.max_iter, self.tol, self.random_state = max_iter, tol, random_state
-        self.engine, self.verbose, self.regularize = engine, verbose, regularize
-
     @abstractmethod
     def _rule(self) -> Rule:
         """How alpha and beta are chosen."""
 
     @fit_method
-    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Cluster matrices.
 
         Parameters
@@ -87,40 +82,39 @@ class _KMeans(CentroidModel):
         self.n_features_in_ = shards.d
         self._keep(best)
         self._warn_of_empty_clusters()
-        trouble = rule.trouble(best["point"])
+        trouble = rule.trouble(best.parameters)
         if trouble is not None:
             warnings.warn(trouble, ConvergenceWarning, stacklevel=3)
         return self
 
-    def _best_run(self, shards: Shards, rule: Rule) -> Run:
+    def _best_run(self, shards: Shards, rule: Rule) -> KMeansRun:
         init = check_init(self.init, self.n_clusters, shards.d)
         random = check_random_state(self.random_state)
         starts = Starts(shards.draw(3 * self.n_clusters), self.n_clusters)
         n_init = self.n_init if isinstance(init, str) else 1  # the same start, the same end
 
-        def run() -> Run:
+        def run() -> KMeansRun:
             centers = starts.draw(init, *rule.start[:2], random)
             return run_lloyd(shards, centers, rule, self.max_iter, self.tol)
 
-        run_once = partial(stage, "start", run, random)
-        return best_of(n_init, run_once, lambda run: float(run["objective"]))
+        return best_of(n_init, partial(stage, "start", run, random))
 
-    def _keep(self, run: Run) -> None:
-        self.cluster_centers_, self.labels_ = run["centers"], run["labels"]
-        self.alpha_, self.beta_, kappa = run["point"]
+    def _keep(self, run: KMeansRun) -> None:
+        self.cluster_centers_, self.labels_ = run.centers, run.labels
+        self.alpha_, self.beta_, kappa = run.parameters
         self.__dict__.pop("kappa_", None)  # of a fit before
         if not np.isnan(kappa):
             self.kappa_ = kappa
-        self.inertia_, self.objective_ = run["inertia"], run["objective"]
-        self.n_iter_, self.message_, self.history_ = run["n_iter"], run["message"], run["history"]
+        self.inertia_, self.objective_ = run.inertia, run.objective
+        self.n_iter_, self.message_, self.history_ = run.n_iter, run.message, run.history
 
     def _measure(self) -> Measure:
-        centers = self.cluster_centers_
-        return partial(encode_block, atoms=centers, alpha=self.alpha_, beta=self.beta_)
+        atoms, alpha, beta = self.cluster_centers_, self.alpha_, self.beta_
+        return partial(encode_block, atoms=atoms, alpha=alpha, beta=beta)
 
     def _nearest(self) -> Nearest:
-        centers = self.cluster_centers_
-        return partial(nearest_block, centers=centers, alpha=self.alpha_, beta=self.beta_)
+        centers, alpha, beta = self.cluster_centers_, self.alpha_, self.beta_
+        return lambda block: nearest_block(block, centers, alpha, beta)[:2]
 
 
 @takes_metric
@@ -215,18 +209,14 @@ class ABKMeans(_KMeans):
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:
-        super().__init__(
+        self.n_clusters, self.divergence, self.init, self.n_init = (
             n_clusters,
-            init=init,
-            n_init=n_init,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-            engine=engine,
-            verbose=verbose,
-            regularize=regularize,
+            divergence,
+            init,
+            n_init,
         )
-        self.divergence = divergence
+        self.max_iter, self.tol, self.random_state = max_iter, tol, random_state
+        self.engine, self.verbose, self.regularize = engine, verbose, regularize
 
     @classmethod
     def paper(cls, n_clusters: int, *, tied: bool = False) -> Self:
@@ -275,5 +265,118 @@ class KarcherKMeans(_KMeans):
     (3, 4, 4)
     """
 
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str | ArrayLike = "tangent",
+        n_init: int = 4,
+        max_iter: int = 100,
+        tol: float = 1e-3,
+        random_state: RandomState = None,
+        engine: str | Engine = "auto",
+        verbose: int = 0,
+        regularize: str | float = "raise",
+    ) -> None:
+        self.n_clusters, self.init, self.n_init = n_clusters, init, n_init
+        self.max_iter, self.tol, self.random_state = max_iter, tol, random_state
+        self.engine, self.verbose, self.regularize = engine, verbose, regularize
+
     def _rule(self) -> Rule:
         return Rule(0.0, 0.0)
+
+
+class LogEuclideanKMeans(CentroidModel):
+    r"""k-means of the logarithms of SPD matrices.
+
+    It minimises :math:`\sum_i w_i \| \log X_i - \log C \|_F^2`, C the centroid nearest to
+    :math:`X_i`. Logarithms are taken once; scikit-learn's `KMeans` does the rest.
+
+    Parameters
+    ----------
+    n_clusters, n_init, max_iter, random_state, verbose, regularize : as in `ABKMeans`
+    init : {"k-means++", "random"} or array-like, shape (n_clusters, d, d), default="k-means++"
+        Where the centroids start.
+    tol : float, default=1e-4
+        Squared movement of all centroids, relative to the mean variance of the logarithms, below
+        which to stop. Clusters that stay as they are stop it too.
+
+    Attributes
+    ----------
+    cluster_centers_, labels_, n_iter_, message_, n_features_in_ : as in `ABKMeans`
+    inertia_ : float
+        Weighted sum of squared distances to the nearest centroids, for weights of mean one.
+
+    Examples
+    --------
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(3, 30, 4, random_state=0)
+    >>> found = LogEuclideanKMeans(3, random_state=0).fit(X)
+    >>> found.transform(X[:5]).shape  # squared distances
+    (5, 3)
+    """
+
+    inertia_: float
+    n_iter_: int
+    message_: str
+
+    engine: str | Engine = "reference"  # which only hands out the matrices
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str | ArrayLike = "k-means++",
+        n_init: int = 4,
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        random_state: RandomState = None,
+        verbose: int = 0,
+        regularize: str | float = "raise",
+    ) -> None:
+        self.n_clusters, self.init, self.n_init = n_clusters, init, n_init
+        self.max_iter, self.tol, self.regularize = max_iter, tol, regularize
+        self.random_state, self.verbose = random_state, verbose
+
+    @fit_method
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Cluster matrices.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in `ABKMeans.fit`
+            The logarithms of shards, half as large as these, must fit into memory.
+        """
+        shards = open_training(self, X, None, sample_weight)
+        self._check_n_clusters(shards.n_seen)
+        check_count(self.n_init, "n_init")
+        init, n_init = self.init, self.n_init
+        if not isinstance(init, str):
+            init = LOG_EUCLIDEAN.embed(check_centers(init, self.n_clusters, shards.d))
+            n_init = 1
+        means = KMeans(
+            self.n_clusters,
+            init=init,
+            n_init=n_init,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            random_state=self.random_state,
+            verbose=self.verbose,
+        )
+        parts = shards.map(lambda block: (LOG_EUCLIDEAN.embed(block.matrices), block.weights))
+        fit_vectors(means, *map(np.concatenate, zip(*parts, strict=True)))
+        self.n_features_in_ = shards.d
+        self.cluster_centers_ = LOG_EUCLIDEAN.restore(means.cluster_centers_)
+        self.labels_, self.inertia_ = means.labels_.astype(np.intp), float(means.inertia_)
+        self.n_iter_ = means.n_iter_
+        self.message_ = "the clusters no longer change, or centroids moved by less than tol"
+        if self.n_iter_ >= self.max_iter:
+            self.message_ = f"max_iter={self.max_iter} reached"
+        say(self, f"{self.n_iter_} iterations, inertia {self.inertia_:.6g}; {self.message_}")
+        self._warn_of_empty_clusters()
+        return self
+
+    def _measure(self) -> Measure:
+        embed = LOG_EUCLIDEAN.embed
+        centers = embed(self.cluster_centers_)
+        return lambda block: euclidean_distances(embed(block.matrices), centers, squared=True)

@@ -1,9 +1,10 @@
-"""One run of k-means: centroids, parameters and clusters take turns until clusters stay."""
+"""Lloyd's algorithm: centroids, parameters and clusters are updated in turn."""
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from divlearn.checks import check_finite
 from divlearn.cluster import clusters
 from divlearn.cluster.base import Run, repeat
 from divlearn.cluster.clusters import HeldCloud, Members, Spectra
-from divlearn.cluster.rules import LearnedRule, Point, Rule
+from divlearn.cluster.parameters import Learned, Parameters, Rule
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 
@@ -22,23 +23,43 @@ _RISE = 1e-12  # of the divergences in a cluster, relative to them, that means n
 _STEPS = 3  # towards centroids in a turn; the next turn goes on from there
 _PAPER_STEPS = 10
 _HISTORY = ("iteration", "block", "objective", "alpha", "beta", "kappa", "changed", "seconds")
+_Row = tuple[int, str, float, float, float, float, int, float]
 
-# The nearest centre of every matrix of a block, the divergence to it, and sums of these.
-Found = tuple[Indices, RealArray, tuple[RealArray, ...]]
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, eq=False)
+class KMeansRun(Run):
+    centers: RealArray
+    parameters: Parameters
+    labels: Indices
+    inertia: float
+
+
+class Found(NamedTuple):
+    """The nearest centres of the matrices of a block, divergences to them, and sums of these."""
+
+    labels: Indices
+    divergences: RealArray
+    # Over clusters: of weights, of weighted divergences, of those to the new centres in the
+    # clusters before; and how many matrices have another cluster than before.
+    sums: tuple[RealArray, RealArray, RealArray, int]
 
 
 class _State:
     """Matrices with their nearest centroids, `Found` of every block, and sums over clusters."""
 
-    def __init__(self, shards: Shards, centers: RealArray, point: Point, found: Parts) -> None:
-        self.centers, self.point, self.found = centers, point, found
-        sums = shards.reduce(lambda _, one: one[2], parts=[found])
-        # Of weights, of weighted divergences, of those to the new centres in the clusters before,
-        # and how many matrices have another cluster than before.
+    def __init__(
+        self, shards: Shards, centers: RealArray, parameters: Parameters, found: Parts
+    ) -> None:
+        self.centers, self.parameters, self.found = centers, parameters, found
+        sums = shards.reduce(lambda _, one: one.sums, parts=[found])
         self.totals, self.losses, self.own, self.changed = sums
 
 
-def run_lloyd(shards: Shards, centers: RealArray, rule: Rule, max_iter: int, tol: float) -> Run:
+def run_lloyd(
+    shards: Shards, centers: RealArray, rule: Rule, max_iter: int, tol: float
+) -> KMeansRun:
     """Cluster from given centroids until less than the share ``tol`` of the assignments changes."""
     lloyd = _Lloyd(shards, rule, centers)
     n_iter, _, message = repeat(partial(lloyd.turn, tol), max_iter)
@@ -47,16 +68,11 @@ def run_lloyd(shards: Shards, centers: RealArray, rule: Rule, max_iter: int, tol
     history = {name: np.array(values) for name, values in zip(_HISTORY, columns, strict=True)}
     if np.isnan(history["kappa"]).all():
         del history["kappa"]
-    return {
-        "centers": state.centers,
-        "point": state.point,
-        "labels": np.concatenate(shards.map(lambda _, found: found[0], parts=[state.found])),
-        "inertia": float(state.losses.sum()),
-        "objective": lloyd.objective(state.losses, state.point),
-        "n_iter": n_iter,
-        "message": message,
-        "history": history,
-    }
+    labels = np.concatenate(shards.map(lambda _, found: found.labels, parts=[state.found]))
+    objective, inertia = lloyd.objective(state.losses, state.parameters), float(state.losses.sum())
+    return KMeansRun(
+        objective, n_iter, message, history, state.centers, state.parameters, labels, inertia
+    )
 
 
 class _Lloyd:
@@ -64,58 +80,60 @@ class _Lloyd:
 
     def __init__(self, shards: Shards, rule: Rule, centers: RealArray) -> None:
         self.shards, self.rule = shards, rule
-        self.history: list[tuple[Any, ...]] = []
+        self.history: list[_Row] = []
         self._started = time.perf_counter()
         self.state = state = self._relocate(self._assign(centers, rule.start))
-        state.point = rule.begin(float(state.losses.sum()) / shards.n_seen, shards.d)
-        objective = self.objective(state.losses, state.point)
-        self._note(0, "start", objective, state.point, shards.n_seen)
+        state.parameters = rule.begin(float(state.losses.sum()) / shards.n_seen, shards.d)
+        objective = self.objective(state.losses, state.parameters)
+        self._note(0, "start", objective, state.parameters, shards.n_seen)
 
     def turn(self, tol: float, iteration: int) -> tuple[str, str | None]:
         """Update centroids, parameters and assignment; returns news, and why to stop, if so."""
-        before, point, rule = self.state, self.state.point, self.rule
+        before, parameters, rule = self.state, self.state.parameters, self.rule
         members = self.shards.hold(_members_block, len(before.centers), parts=[before.found])
-        if isinstance(rule, LearnedRule):
+        if isinstance(rule, Learned):
             centers, own, spectra = self._move(members, self._measure_spectra)
-            self._note(iteration, "centroids", self.objective(own, point), point)
+            self._note(iteration, "centroids", self.objective(own, parameters), parameters)
             n_seen = self.shards.n_seen
-            point, objective, shift = rule.update(point, spectra, n_seen)
+            parameters, objective, shift = rule.update(parameters, spectra, n_seen)
             centers *= np.exp(shift)
-            self._note(iteration, "parameters", n_seen * objective, point)
-            state = self._assign(centers, point, before)
+            self._note(iteration, "parameters", n_seen * objective, parameters)
+            state = self._assign(centers, parameters, before)
         else:
             # One table of divergences shows both how far centroids came and the next clusters.
             _, own, state = self._move(members, self._measure_table)
-            self._note(iteration, "centroids", self.objective(own, point), point)
+            self._note(iteration, "centroids", self.objective(own, parameters), parameters)
         self.state = self._relocate(state, before)
-        changed = int(self.state.changed)
-        objective = self.objective(self.state.losses, point)
-        self._note(iteration, "assignment", objective, point, changed)
+        changed = self.state.changed
+        objective = self.objective(self.state.losses, parameters)
+        self._note(iteration, "assignment", objective, parameters, changed)
         news = f"objective {objective:.6g}, {changed} changed"
-        trouble = rule.trouble(point)
+        trouble = rule.trouble(parameters)
         share = changed / self.shards.n_seen
         few = not changed or share < tol
-        if trouble is not None or not (few and rule.settled(before.point, point)):
+        if trouble is not None or not (few and rule.settled(before.parameters, parameters)):
             return news, trouble
         return news, f"{share:.2%} of the assignments changed, < tol={tol:g}"
 
-    def objective(self, losses: RealArray, point: Point) -> float:
+    def objective(self, losses: RealArray, parameters: Parameters) -> float:
         """Compute what is minimised, given the sums of weighted divergences in the clusters."""
         n_seen = self.shards.n_seen
-        return n_seen * self.rule.objective(losses.sum() / n_seen, point, n_seen, self.shards.d)
+        return n_seen * self.rule.objective(
+            losses.sum() / n_seen, parameters, n_seen, self.shards.d
+        )
 
     def _note(
-        self, iteration: int, block: str, objective: float, point: Point, changed: int = 0
+        self, iteration: int, block: str, objective: float, parameters: Parameters, changed: int = 0
     ) -> None:
         check_finite(objective, "the objective", f"in iteration {iteration}, of {block}")
         seconds = time.perf_counter() - self._started
-        self.history.append((iteration, block, objective, *point, changed, seconds))
+        self.history.append((iteration, block, objective, *parameters, changed, seconds))
 
     def _move(
-        self, members: Parts, measure: Callable[[Parts, RealArray], tuple[RealArray, Any]]
-    ) -> tuple[RealArray, RealArray, Any]:
+        self, members: Parts, measure: Callable[[Parts, RealArray], tuple[RealArray, _T]]
+    ) -> tuple[RealArray, RealArray, _T]:
         """Move centroids, more carefully where losses rose; returns these losses, and more."""
-        state, (alpha, beta, _) = self.state, self.state.point
+        state, (alpha, beta, _) = self.state, self.state.parameters
         mover = clusters.Clusters(self.shards, members, state.totals)
         filled, centers = np.flatnonzero(state.totals), state.centers.copy()
         move = mover.conjugate_gradient if self.rule.paper else mover.fixed_point
@@ -130,21 +148,23 @@ class _Lloyd:
         return centers, own, measured
 
     def _measure_table(self, members: Parts, centers: RealArray) -> tuple[RealArray, _State]:
-        state = self._assign(centers, self.state.point, self.state)
+        state = self._assign(centers, self.state.parameters, self.state)
         return state.own, state
 
     def _measure_spectra(self, members: Parts, centers: RealArray) -> tuple[RealArray, Spectra]:
-        shards, point = self.shards, self.state.point
+        shards, parameters = self.shards, self.state.parameters
         clouds = shards.hold(_own_cloud_block, centers, parts=[members])
         own = shards.reduce(
-            _own_losses_block, len(centers), point, parts=[self.state.found, clouds]
+            _own_losses_block, len(centers), parameters, parts=[self.state.found, clouds]
         )
         return own, Spectra(shards, clouds, np.array([float(shards.n_seen)]))
 
-    def _assign(self, centers: RealArray, point: Point, before: _State | None = None) -> _State:
+    def _assign(
+        self, centers: RealArray, parameters: Parameters, before: _State | None = None
+    ) -> _State:
         known = [None] * len(self.shards) if before is None else before.found
-        found = self.shards.hold(_assign_block, centers, *point[:2], parts=[known])
-        return _State(self.shards, centers, point, found)
+        found = self.shards.hold(_assign_block, centers, *parameters[:2], parts=[known])
+        return _State(self.shards, centers, parameters, found)
 
     def _relocate(self, state: _State, before: _State | None = None) -> _State:
         """Move centroids of empty clusters, which have nothing to lose, to matrices worst off."""
@@ -159,58 +179,58 @@ class _Lloyd:
                 break
             centers = state.centers.copy()
             centers[empty[: len(far)]] = matrices[far]
-            state = self._assign(centers, state.point, before)
+            state = self._assign(centers, state.parameters, before)
         return state
 
 
 def _assign_block(
     block: Block, found: Found | None, centers: RealArray, alpha: float, beta: float
 ) -> Found:
-    before = None if found is None else found[0]
+    before = None if found is None else found.labels
     labels, divergences, own = clusters.nearest_block(block, centers, alpha, beta, before)
     weights, k = block.weights, len(centers)
     totals, losses = (
         np.bincount(labels, values, k).astype(float) for values in (weights, weights * divergences)
     )
     if before is None:
-        return labels, divergences, (totals, losses, losses, np.array(len(block)))
+        return Found(labels, divergences, (totals, losses, losses, len(block)))
     others = np.bincount(before, weights * own, k).astype(float)
-    changed = np.count_nonzero((before != labels) & (weights > 0))
-    return labels, divergences, (totals, losses, others, np.array(changed))
+    changed = int(np.count_nonzero((before != labels) & (weights > 0)))
+    return Found(labels, divergences, (totals, losses, others, changed))
 
 
 def _members_block(block: Block, found: Found, n_clusters: int) -> Members:
-    seen = np.where(block.weights > 0, found[0], n_clusters)
+    seen = np.where(block.weights > 0, found.labels, n_clusters)
     order = np.argsort(seen, kind="stable")
     ends = np.searchsorted(seen[order], np.arange(1, n_clusters + 1))
     rows = np.split(order, ends)[:n_clusters]
-    return rows, [block.weights[own] for own in rows]
+    return Members(rows, [block.weights[own] for own in rows])
 
 
 def _own_cloud_block(block: Block, members: Members, centers: RealArray) -> list[HeldCloud]:
     """Log-eigenvalues of each matrix relative to its own centre, in one cloud."""
     t, weights = np.empty((len(block), block.data.d)), np.zeros(len(block))
-    for z, rows in enumerate(members[0]):
+    for z, rows in enumerate(members.rows):
         t[rows] = clusters.spectra_block(block, members, z, centers[z])
-        weights[rows] = members[1][z]
+        weights[rows] = members.weights[z]
     seen = np.flatnonzero(weights)
     return [clusters.hold_cloud(block.engine, t[seen], weights[seen])]
 
 
 def _own_losses_block(
-    block: Block, found: Found, clouds: list[HeldCloud], n_clusters: int, point: Point
+    block: Block, found: Found, clouds: list[HeldCloud], n_clusters: int, parameters: Parameters
 ) -> RealArray:
     ((t, weights, numbers),) = clouds
     if numbers is None:
         return np.zeros(n_clusters)
-    divergences = block.engine.encode(numbers, np.ones((1, 1, 1)), *point[:2])
+    divergences = block.engine.encode(numbers, np.ones((1, 1, 1)), *parameters[:2])
     losses = weights * divergences.reshape(t.shape).sum(axis=1)
-    labels = found[0][block.weights > 0]
+    labels = found.labels[block.weights > 0]
     return np.bincount(labels, losses, n_clusters).astype(float)
 
 
 def _far_block(block: Block, found: Found, count: int) -> tuple[RealArray, RealArray]:
-    divergences, weights = found[1], block.weights
+    divergences, weights = found.divergences, block.weights
     losses = weights * divergences
     worst = np.argsort(-losses, kind="stable")[:count]
     worst = np.sort(worst[(divergences[worst] > _ROUNDING) & (weights[worst] > 0)])

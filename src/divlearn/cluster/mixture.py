@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated, Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp, softmax
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -15,9 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import RandomState, check_count
-from divlearn.cluster.base import Run, check_init
+from divlearn.cluster.base import check_init
 from divlearn.cluster.comparison import MemberFit, compare_members, count_parameters, describe
-from divlearn.cluster.em import EM, Mixture, log_joint
+from divlearn.cluster.em import EM, Mixture, MixtureRun, log_joint
 from divlearn.cluster.moves import fit_mixture
 from divlearn.cluster.parameters import FamilyParameters
 from divlearn.divergence import DivergenceLike
@@ -125,7 +125,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
     converged_: bool
     n_iter_: int
     message_: str
-    history_: dict[str, RealArray]
+    history_: dict[str, NDArray[np.generic]]
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         self.random_state, self.engine, self.verbose = random_state, engine, verbose
 
     @fit_method
-    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture.
 
         Parameters
@@ -160,7 +160,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         check_count(self.n_init, "n_init")
         random_state = check_random_state(self.random_state)
         em = EM(shards, members, self.share, self.max_iter, TOLERANCE)
-        runs: dict[int, Run] = {}
+        runs: dict[int, MixtureRun] = {}
         news = ""
         self.bics_: dict[int, float] = {}
         self.n_features_in_ = d
@@ -172,7 +172,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
                 fit = partial(fit_mixture, em, count, init, self.n_init, random_state)
                 run = runs[count] = stage("components", fit, random_state)
                 n_parameters = count_parameters(count, d, members, self.share)
-                bic = n_parameters * np.log(n_matrices) - 2 * n_matrices * run["lower_bound"]
+                bic = n_parameters * np.log(n_matrices) + 2 * n_matrices * run.objective
                 self.bics_[count], news = float(bic), f"BIC {bic:.6g} with {count}"
                 if is_interrupted():
                     break
@@ -184,18 +184,19 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         return self
 
     def fit_predict(
-        self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
     ) -> Indices:
         """Fit the mixture; return the most likely components, shape (n_matrices,)."""
         return self.fit(X, y, sample_weight).predict(X)
 
-    def _keep(self, run: Run) -> None:
-        self.weights_, self.means_, family = run["mixture"]
+    def _keep(self, run: MixtureRun) -> None:
+        found, family = run.mixture, run.mixture.family
+        self.weights_, self.means_ = found.weights, found.means
         self.alpha_, self.beta_, self.kappa_ = family.alpha, family.beta, family.kappa
         self.n_components_ = len(self.weights_)
-        self.lower_bound_, self.converged_ = run["lower_bound"], run["converged"]
-        self.n_iter_, self.message_, self.history_ = run["n_iter"], run["message"], run["history"]
-        if not (run["converged"] or is_interrupted()):
+        self.lower_bound_, self.converged_ = -run.objective, run.converged
+        self.n_iter_, self.message_, self.history_ = run.n_iter, run.message, run.history
+        if not (run.converged or is_interrupted()):
             message = f"the best start did not converge: {self.message_}; raise max_iter"
             warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
@@ -230,7 +231,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         """
         return self._map(X, partial(logsumexp, axis=1))
 
-    def score(self, X: ArrayLike, y: Any = None) -> float:
+    def score(self, X: ArrayLike, y: object = None) -> float:
         """Compute the mean log-density of matrices, shape (n_matrices, d, d)."""
         return float(self.score_samples(X).mean())
 
@@ -275,17 +276,10 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         check_count(n_samples, "n_samples")
         random_state = check_random_state(self.random_state)
         counts = random_state.multinomial(n_samples, self.weights_)
-        parts = [
-            sample_family(
-                self.alpha_[k],
-                self.beta_[k],
-                self.kappa_[k],
-                int(counts[k]),
-                self.means_[k],
-                random_state,
-            )
-            for k in np.flatnonzero(counts)
-        ]
+        points = zip(
+            self.alpha_, self.beta_, self.kappa_, counts.tolist(), self.means_, strict=True
+        )
+        parts = [sample_family(*point, random_state) for point in points if point[3]]
         return np.concatenate(parts), np.repeat(np.arange(len(counts)), counts)
 
     @property
@@ -295,7 +289,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         known = {point: log_normalizer(*point, self.n_features_in_) for point in set(points)}
         log_z = np.array([known[point] for point in points])
         family = FamilyParameters(self.alpha_, self.beta_, self.kappa_, log_z)
-        return self.weights_, self.means_, family
+        return Mixture(self.weights_, self.means_, family)
 
     def _map(self, X: ArrayLike, answer: Callable[[RealArray], Any]) -> Any:
         """Answer from the logarithms of weights times densities, block by block."""

@@ -4,7 +4,7 @@ In a move one component is given up and another is split in two: expectation max
 with one component on two clusters and two on another.
 """
 
-import hashlib
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -13,18 +13,26 @@ from scipy.special import logsumexp
 from sklearn.cluster import KMeans
 
 from divlearn.arrays import Indices, RealArray, to_host
-from divlearn.cluster.base import Run, Starts, best_of
+from divlearn.cluster.base import Starts, best_of
 from divlearn.cluster.clusters import find_nearest
-from divlearn.cluster.em import EM, FEWEST_MEMBERS, FIRST_POINT, LARGEST_KAPPA, Mixture, log_joint
+from divlearn.cluster.em import (
+    EM,
+    FEWEST_MEMBERS,
+    FIRST_POINT,
+    LARGEST_KAPPA,
+    Mixture,
+    MixtureRun,
+    log_joint,
+)
 from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.progress import tell
 from divlearn.geometry import compose
 from divlearn.likelihood.members import Point
+from divlearn.log_vectors import fit_vectors
 from divlearn.means import mean_abld
 from divlearn.sharded.blocks import Block
 from divlearn.spectral import abld_scalar
-from divlearn.vector_kmeans import fit_vectors
 
 Split = tuple[float, RealArray]  # what two centres gain over one, and these
 
@@ -41,12 +49,12 @@ def fit_mixture(
     init: str | RealArray,
     n_init: int,
     random_state: np.random.RandomState,
-) -> Run:
+) -> MixtureRun:
     """Return the best of several runs; from given centres there is one, without moves."""
     block = em.shards.draw(3 * n_components)
     starts = Starts(block, n_components)
 
-    def run() -> Run:
+    def run() -> MixtureRun:
         centers = starts.draw(init, *FIRST_POINT, random_state)
         found = em.run(em.start(centers))
         if isinstance(init, str) and len(centers) > 1:
@@ -54,16 +62,15 @@ def fit_mixture(
         return found
 
     n_init = n_init if isinstance(init, str) else 1
-    run_once = partial(stage, "start", run, random_state)
-    best = best_of(n_init, run_once, lambda run: -float(run["lower_bound"]))
-    return best | {"message": "; ".join([best["message"], *_remarks(em, best["mixture"])])}
+    best = best_of(n_init, partial(stage, "start", run, random_state))
+    return replace(best, message="; ".join([best.message, *_remarks(em, best.mixture)]))
 
 
 def _remarks(em: EM, mixture: Mixture) -> list[str]:
-    weights, _, family = mixture
+    family = mixture.family
     own_kappa, own_point = em.share != "all", em.share == "none"
     remarks = []
-    few = weights * em.shards.n_seen < FEWEST_MEMBERS
+    few = mixture.weights * em.shards.n_seen < FEWEST_MEMBERS
     if few.any():
         kept = " and the kappa of the start" * own_kappa
         remarks.append(f"{_name(few, True)} fewer than {FEWEST_MEMBERS:g} matrices{kept}")
@@ -94,53 +101,57 @@ def _name(which: NDArray[np.bool_], own: bool) -> str:
     return f"{noun} {', '.join(map(str, found))} {verb}"
 
 
-def _relocate(em: EM, block: Block, run: Run, random_state: np.random.RandomState) -> Run:
+def _relocate(
+    em: EM, block: Block, run: MixtureRun, random_state: np.random.RandomState
+) -> MixtureRun:
     """Go on from a run with moves that raise the likelihood, at most one for each component."""
     moves = _Moves(block, random_state)  # the block, all matrices or a sample, judges moves
-    n_components = len(run["mixture"][0])
+    n_components = len(run.mixture.weights)
     with stoppable():
         for number in range(n_components):
-            start = None if is_interrupted() else moves.propose(run["mixture"])
+            start = None if is_interrupted() else moves.propose(run.mixture)
             if start is None:
                 break
             following = em.run(start)
-            rise = following["lower_bound"] - run["lower_bound"]
+            rise = run.objective - following.objective
             tell("moves", number + 1, n_components, f"log-likelihood {rise:+.3g} per matrix")
             if not rise > em.tol:
                 break
             history = {
-                name: np.concatenate([before, following["history"][name]])
-                for name, before in run["history"].items()
+                name: np.concatenate([before, following.history[name]])
+                for name, before in run.history.items()
             }
-            n_iter = run["n_iter"] + following["n_iter"]
-            run = following | {"n_iter": n_iter, "history": history}
+            run = replace(following, n_iter=run.n_iter + following.n_iter, history=history)
         return run
-    return run | {"message": "interrupted by the user in a move"}
+    return replace(run, message="interrupted by the user in a move")
 
 
 class _Moves:
-    """What is looked at to find a move; splits are kept while their component stays."""
+    """Proposals of moves; splits are kept while their component has the same matrices."""
 
     def __init__(self, block: Block, random_state: np.random.RandomState) -> None:
         self._block, self._random_state = block, random_state
-        self._known: dict[str, Split] = {}
+        self._known: dict[bytes, Split] = {}  # by the rows of the component
 
     def propose(self, mixture: Mixture) -> Mixture | None:
         """Return the mixture after the move that promises most, or None if none does."""
-        weights, means, family = mixture
+        family = mixture.family
         joint = log_joint(self._block, mixture)
         labels, cost = joint.argmax(axis=1), self._cost_of_giving_up(joint)
-        splits = [self._split(mixture, k, np.flatnonzero(labels == k)) for k in range(len(weights))]
+        splits = [
+            self._split(mixture, k, np.flatnonzero(labels == k))
+            for k in range(len(mixture.weights))
+        ]
         net = np.array([gain for gain, _ in splits])[:, None] - cost
         np.fill_diagonal(net, -np.inf)
         split, given_up = np.unravel_index(net.argmax(), net.shape)
         if not net[split, given_up] > 0:
             return None
-        means, weights = means.copy(), weights.copy()
+        means, weights = mixture.means.copy(), mixture.weights.copy()
         means[[split, given_up]] = splits[split][1]
         weights[[split, given_up]] = 0.5 * weights[split]
         moved = family.replaced(np.array([given_up]), family.only(np.array([split])))
-        return weights / weights.sum(), means, moved
+        return Mixture(weights / weights.sum(), means, moved)
 
     def _cost_of_giving_up(self, joint: RealArray) -> RealArray:
         """Log-likelihood that is lost without each component, if the others stay as they are."""
@@ -153,14 +164,14 @@ class _Moves:
     def _split(self, mixture: Mixture, component: int, rows: Indices) -> Split:
         """Log-likelihood that two centres gain over one, if nothing else changes, and these."""
         if len(rows) < _FEWEST:
-            return -np.inf, mixture[1][[component] * 2]
-        key = hashlib.sha256(rows.tobytes()).hexdigest()
+            return -np.inf, mixture.means[[component] * 2]
+        key = rows.tobytes()
         if key not in self._known:
             self._known[key] = self._divide(mixture, component, rows)
         return self._known[key]
 
     def _divide(self, mixture: Mixture, component: int, rows: Indices) -> Split:
-        engine, family, middle = self._block.engine, mixture[2], mixture[1][component]
+        engine, family, middle = self._block.engine, mixture.family, mixture.means[component]
         point = float(family.alpha[component]), float(family.beta[component])
         matrices, weights = self._block.matrices[rows], self._block.weights[rows]
         data = engine.take(self._block.data, rows)
@@ -193,5 +204,4 @@ def _scores(matrices: RealArray, middle: RealArray, point: Point) -> RealArray:
     values, vectors = np.linalg.eigh(whitener @ matrices @ whitener.T)
     logarithms = np.log(np.maximum(values, np.finfo(np.float64).tiny))
     slopes = abld_scalar(logarithms, *point, derivatives="f_t").f_t
-    assert slopes is not None
     return compose(vectors, slopes).reshape(len(matrices), -1)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from divlearn.alpha_beta import check_pair, check_sizes
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine, Prepared, get_engine
-from divlearn.pairs import check_pair, check_sizes
 from divlearn.spd import check_spd
 from divlearn.weights import check_weights
 

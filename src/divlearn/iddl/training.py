@@ -18,11 +18,16 @@ from divlearn.iddl.losses import Loss
 from divlearn.iddl.objective import Dictionary, Filters, Objective, are_filters, encode_rows
 from divlearn.iddl.solvers import Fit, solve_bcd, solve_joint
 from divlearn.iddl.stochastic import solve_stochastic
-from divlearn.log_vectors import from_log_vectors, log_vectors
+from divlearn.log_vectors import (
+    fit_vectors,
+    from_log_vectors,
+    greedy_seeds,
+    log_vectors,
+    refine_centres,
+)
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 from divlearn.spd import invsqrtm
-from divlearn.vector_kmeans import fit_vectors, greedy_seeds, refine_centres
 
 SOLVERS: dict[str, Callable[..., Fit]] = {
     "joint": solve_joint,

@@ -10,6 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel, NormalizedKernelMixin
 from sklearn.utils.validation import check_is_fitted
 
+from divlearn.alpha_beta import check_pair
 from divlearn.arrays import RealArray
 from divlearn.checks import check_number
 from divlearn.divergence import ABDivergence, Divergence, DivergenceLike, get_divergence
@@ -19,7 +20,6 @@ from divlearn.fitting.labelled import check_new, check_training
 from divlearn.kernels import tables
 from divlearn.kernels.definiteness import Definiteness, measure, theory
 from divlearn.kernels.tables import decay, symmetric_table
-from divlearn.pairs import check_pair
 from divlearn.spd import check_spd
 
 

@@ -1,12 +1,11 @@
 r"""Maximum likelihood of the density :math:`\exp(-\kappa D^{(\alpha,\beta)}(X \,\|\, C)) / Z`."""
 
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 
 from divlearn.arrays import RealArray
 from divlearn.checks import check_finite
@@ -100,21 +99,19 @@ def fit_likelihood(X: ArrayLike, *, engine: str | Engine = "auto") -> Likelihood
 
     Parameters
     ----------
-    X : array-like, shape (n_matrices, d, d)
-        SPD matrices around one centre, at least two that differ.
+    X : array-like, shape (n_matrices, d, d), around one centre, at least two that differ
     engine : str or Engine, default="auto"
 
     Returns
     -------
     LikelihoodFit
-        With alpha and beta from 0 to 8: D^(-a,-b) = D^(b,a), and members further out differ by
-        little from those along the same ray. The message says so if a parameter is 8.
+        With alpha and beta from 0 to 8, beyond which members differ by little from those along the
+        same ray. The message says so if a parameter is 8.
 
     Notes
     -----
     A bounded quasi-Newton search in (alpha, beta) starts from the best named member. At each point
     C is the centroid and kappa the only root of :math:`E[D] = \frac1n \sum_i D(X_i \| C)`.
-
     Near the origin :math:`f = t^2/2 + (\beta - \alpha) t^3/6 + \dots` depends on
     :math:`\alpha + \beta` in second order only: from n matrices of a Riemannian Gaussian alpha and
     beta are each found to about :math:`n^{-1/4}`, their difference to :math:`n^{-1/2}`. Compare
@@ -129,26 +126,19 @@ def fit_likelihood(X: ArrayLike, *, engine: str | Engine = "auto") -> Likelihood
     (True, True, True)
     """
     profile = _Profile(X, engine)
-    tried = [profile.at(*point)[:2] for point in get_members("learn").starts]
-    start = min(tried, key=itemgetter(1))[0]
+    for point in get_members("learn").starts:
+        profile.evaluate(np.array(point))
+    start = profile.best
     profile.init = start.center
-
-    def objective(point: RealArray) -> tuple[float, RealArray]:
-        fit, loss, gradient = profile.at(float(point[0]), float(point[1]))
-        tried.append((fit, loss))
-        return loss, gradient
-
     found = minimize(
-        objective,
+        profile.evaluate,
         [start.alpha, start.beta],
         jac=True,
         method="L-BFGS-B",
         bounds=[(0, _LARGEST_PARAMETER)] * 2,
         options={"gtol": 1e-6, "ftol": 1e-13},
     )
-    best = min(tried, key=itemgetter(1))[0]
-    n_iter, converged = int(found.nit), bool(found.success)
-    return replace(best, n_iter=n_iter, converged=converged, message=_explain(best, found))
+    return _explain(profile.best, found)
 
 
 def fit_member(
@@ -175,11 +165,14 @@ def fit_member(
             "instead of two negative numbers, which is the same divergence"
         )
     profile = _Profile(X, engine, None if init is None else np.asarray(init))
-    return profile.at(float(alpha), float(beta))[0]
+    profile.evaluate(np.array([alpha, beta], dtype=float))
+    return profile.best
 
 
 class _Profile:
     """Likelihood of a point of the plane, maximised over the centre and the concentration."""
+
+    best: LikelihoodFit  # of all points so far
 
     def __init__(
         self, X: ArrayLike | Prepared, engine: str | Engine, init: RealArray | None = None
@@ -194,9 +187,11 @@ class _Profile:
                 "spread; pass more matrices"
             )
         self.data, self._log_volume = data, float(_log_volume(data).mean())
+        self._loss = np.inf
 
-    def at(self, alpha: float, beta: float) -> tuple[LikelihoodFit, float, RealArray]:
-        """Fit the centre, started from the last one; returns also the loss and its gradient."""
+    def evaluate(self, point: RealArray) -> tuple[float, RealArray]:
+        """Loss and gradient at (alpha, beta); the search of the centre starts from the last one."""
+        alpha, beta = point.tolist()
         centroid = mean_abld(
             self.data, alpha, beta, init=self.init, tol=_CENTER_TOLERANCE, engine=self.engine
         )
@@ -213,24 +208,21 @@ class _Profile:
         self.init = centroid.mean
         kappa, constant = solve_kappa(alpha, beta, centroid.objective, self.data.d)
         weights = np.full((self.data.n_matrices, 1), 1 / self.data.n_matrices)
-        slopes: Any = self.engine.pullback(self.data, centroid.mean[None], alpha, beta, weights)
-        in_alpha, in_beta = kappa * float(slopes.alpha[0]), kappa * float(slopes.beta[0])
-        gradient = np.array([in_alpha + constant.alpha, in_beta + constant.beta])
+        back: Any = self.engine.pullback(self.data, centroid.mean[None], alpha, beta, weights)
+        slopes = np.array([float(back.alpha[0]), float(back.beta[0])])
+        gradient = kappa * slopes + np.array([constant.alpha, constant.beta])
         loss = kappa * centroid.objective + constant.log_z
         where = f"at alpha = {alpha:g}, beta = {beta:g}"
         check_finite(loss, "minus the log-likelihood", where)
         check_finite(float(np.abs(gradient).max()), "the gradient of the log-likelihood", where)
-        fit = LikelihoodFit(
-            alpha,
-            beta,
-            kappa,
-            centroid.mean,
-            -loss - self._log_volume,
-            centroid.n_iter,
-            centroid.converged,
-            f"centre: {centroid.message}",
-        )
-        return fit, loss, gradient
+        if loss < self._loss:
+            center, n_iter, converged = centroid.mean, centroid.n_iter, centroid.converged
+            likelihood, message = -loss - self._log_volume, f"centre: {centroid.message}"
+            self._loss, self.best = (
+                loss,
+                LikelihoodFit(alpha, beta, kappa, center, likelihood, n_iter, converged, message),
+            )
+        return loss, gradient
 
 
 def _log_volume(data: Prepared) -> RealArray:
@@ -239,11 +231,14 @@ def _log_volume(data: Prepared) -> RealArray:
     return 0.5 * (data.d + 1) * np.linalg.slogdet(matrices)[1]
 
 
-def _explain(best: LikelihoodFit, found: Any) -> str:
+def _explain(best: LikelihoodFit, found: OptimizeResult) -> LikelihoodFit:
+    """Add to the best fit how the search ended."""
     edge = [name for name in ("alpha", "beta") if getattr(best, name) >= _LARGEST_PARAMETER]
     if edge:
         names = " and ".join(f"{name}={_LARGEST_PARAMETER:g}" for name in edge)
-        return f"{names}, the limit of the search: tails are heavier than any member's"
-    if found.success:
-        return "the gradient in (alpha, beta) vanished, or the likelihood stopped rising"
-    return f"the search stopped early: {found.message}"
+        message = f"{names}, the limit of the search: tails are heavier than any member's"
+    elif found.success:
+        message = "the gradient in (alpha, beta) vanished, or the likelihood stopped rising"
+    else:
+        message = f"the search stopped early: {found.message}"
+    return replace(best, n_iter=int(found.nit), converged=bool(found.success), message=message)

@@ -33,7 +33,6 @@ _STARTS: tuple[Point, ...] = tuple(
 class Members:
     """A point, the line alpha + beta = 1 or the whole quadrant, with 0, 1 or 2 free coordinates."""
 
-    name: str
     n_free: int  # of the difference and the product
     alpha: float = 0.0  # like beta that of the single member
     beta: float = 0.0
@@ -85,10 +84,10 @@ class Members:
 
 
 NAMED_MEMBERS: dict[str, Members] = {
-    "wishart": Members("wishart", 0, 0.0, 1.0),
-    "inverse-wishart": Members("inverse-wishart", 0, 1.0, 0.0),
-    "matrix-f": Members("matrix-f", 1),
-    "riemannian-gaussian": Members("riemannian-gaussian", 0, 0.0, 0.0),
+    "wishart": Members(0, 0.0, 1.0),
+    "inverse-wishart": Members(0, 1.0, 0.0),
+    "matrix-f": Members(1),
+    "riemannian-gaussian": Members(0),
 }
 
 
@@ -97,7 +96,7 @@ def get_members(divergence: DivergenceLike) -> Members:
     if isinstance(divergence, str):
         key = plain_name(divergence)
         if key == "learn":
-            return Members("learn", 2)
+            return Members(2)
         if key in NAMED_MEMBERS:
             return NAMED_MEMBERS[key]
     try:
@@ -111,4 +110,4 @@ def get_members(divergence: DivergenceLike) -> Members:
             "known constant; pass one of them, as (alpha, beta)"
         )
     # The scale of a named divergence does not matter, as kappa multiplies it.
-    return Members(known.name, 0, *nonnegative_point(known.alpha, known.beta))
+    return Members(0, *nonnegative_point(known.alpha, known.beta))

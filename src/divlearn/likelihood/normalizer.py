@@ -207,7 +207,6 @@ def _pfaffian(low: float, high: float, kappa: float, d: int) -> Normalizer:
     f, in_alpha, in_beta = (
         float(density @ np.nan_to_num(row, nan=np.nan, posinf=0, neginf=0))
         for row in (values.f, values.f_alpha, values.f_beta)
-        if row is not None
     )
     return Normalizer(float(log_z), -kappa * in_alpha, -kappa * in_beta, -f)
 

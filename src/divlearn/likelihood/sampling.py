@@ -1,7 +1,5 @@
 r"""Random matrices of the density exp(-kappa D(X || C)) / Z."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -55,28 +53,33 @@ def sample_family(
     middle = check_spd(center, ndim=2, name="center", dtype=np.float64)
     d = len(middle)
     check_family(alpha, beta, kappa, d)
-    n_samples = check_count(n_samples, "n_samples")
-    generator = make_generator(random_state)
-    t, _ = sample_log_eigenvalues(potential_of(alpha, beta, kappa), n_samples, d, generator)
-    X, factor = np.empty((len(t), d, d)), np.linalg.cholesky(middle)
+    count, generator = check_count(n_samples, "n_samples"), make_generator(random_state)
+    t, _ = sample_log_eigenvalues(potential_of(alpha, beta, kappa), count, d, generator)
     try:
-        with limit_blas(1):
-            for rows in row_blocks(len(t), d):
-                frames = random_frames(len(t[rows]), d, generator)
-                roots = factor @ (frames * np.exp(0.5 * t[rows])[:, None, :])
-                X[rows] = check_spd(roots @ roots.mT)
+        return _rotate(t, np.linalg.cholesky(middle), generator)
     except ValueError as error:
         raise ValueError(
             f"kappa={kappa:g} is so close to (d - 1) / 2 max(alpha, beta) = "
             f"{smallest_kappa(alpha, beta, d):g} that draws cannot be told from singular matrices; "
             "raise kappa"
         ) from error
+
+
+def _rotate(t: RealArray, factor: RealArray, generator: np.random.RandomState) -> RealArray:
+    """Draw matrices around L L^T with these log-eigenvalues, or raise where they are singular."""
+    n_samples, d = t.shape
+    X = np.empty((n_samples, d, d))
+    with limit_blas(1):
+        for rows in row_blocks(n_samples, d):
+            frames = random_frames(len(t[rows]), d, generator)
+            roots = factor @ (frames * np.exp(0.5 * t[rows])[:, None, :])
+            X[rows] = check_spd(roots @ roots.mT)
     return X
 
 
 def potential_of(alpha: float, beta: float, kappa: float) -> Potential:
     def potential(t: RealArray) -> tuple[RealArray, RealArray, RealArray]:
-        values: Any = abld_scalar(t, alpha, beta, derivatives=("f_t", "f_tt"))
+        values = abld_scalar(t, alpha, beta, derivatives=("f_t", "f_tt"))
         return kappa * values.f, kappa * values.f_t, kappa * values.f_tt
 
     return potential

@@ -13,6 +13,7 @@ from divlearn.optim.problem import (
     search,
 )
 
+_FIRST_STEP = 0.1  # its size
 _SHORTEST, _LONGEST = 1e-10, 1e10  # factors of the gradient in a spectral step
 
 
@@ -22,13 +23,12 @@ def minimize_conjugate_gradient(
     *,
     max_iter: int,
     tol: float,
-    first_step: float = 0.1,
     callback: Callback | None = None,
 ) -> Result:
     """Minimise by conjugate gradients (Polak-Ribiere), without limits; see `minimize_lbfgs`."""
     trial, gradient = start, gradient_at(problem, start, 0)
     direction = -gradient
-    length = first_step / max(problem.size(gradient), np.finfo(float).tiny)
+    length = _FIRST_STEP / max(problem.size(gradient), np.finfo(float).tiny)
     iteration = 0
     while True:
         progress = Progress(iteration, trial, problem.size(gradient))
@@ -60,12 +60,11 @@ def minimize_projected_gradient(
     *,
     max_iter: int,
     tol: float,
-    first_step: float = 0.1,
     callback: Callback | None = None,
 ) -> Result:
     """Minimise by monotone spectral projected gradients (Birgin, Martinez and Raydan, 2000)."""
     trial, gradient = start, gradient_at(problem, start, 0)
-    length = first_step / max(problem.size(gradient), np.finfo(float).tiny)
+    length = _FIRST_STEP / max(problem.size(gradient), np.finfo(float).tiny)
     iteration = 0
     while True:
         limits = problem.limits(trial.point)

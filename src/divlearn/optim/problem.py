@@ -1,4 +1,4 @@
-"""What an optimiser needs to know of a problem, what it gives back, and the search along a line."""
+"""Problems and results of optimisers on manifolds, and the search along a line."""
 
 from __future__ import annotations
 
