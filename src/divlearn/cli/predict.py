@@ -35,8 +35,11 @@ def predict(
 
     If the data has labels, the accuracy is printed too.
     """
+    from divlearn.arrays import RealArray
     from divlearn.atomic import open_atomic
+    from divlearn.engines import Prepared
     from divlearn.files import read_spd
+    from divlearn.fitting.labelled import MatricesMixin, check_new
     from divlearn.models import load
 
     out = Output(
@@ -51,14 +54,17 @@ def predict(
     dataset = read_spd(
         data, matrices=matrices, labels=labels, regularize=None, square=_takes_matrices(classifier)
     )
-    predicted = classifier.predict(dataset.matrices)
+    given: RealArray | Prepared = dataset.matrices
+    if isinstance(classifier, MatricesMixin):  # checked once for classes and probabilities
+        given = Prepared.checked(check_new(classifier, given))
+    predicted = classifier.predict(given)
     files = range(len(predicted)) if dataset.files is None else dataset.files
     names = [str(one) for one in files]
     headings = ["matrix", "predicted"]
     rows = [[name, str(said)] for name, said in zip(names, predicted, strict=True)]
     proba = None
     if hasattr(classifier, "predict_proba") and hasattr(classifier, "classes_"):
-        proba = classifier.predict_proba(dataset.matrices)
+        proba = classifier.predict_proba(given)
         headings += [f"p({name})" for name in classifier.classes_]
         for row, values in zip(rows, proba, strict=True):
             row += [f"{value:.4f}" for value in values]

@@ -14,7 +14,7 @@ from divlearn.arrays import RealArray
 from divlearn.checks import ClassWeight, RandomState, is_number
 from divlearn.committee.calibrated import CalibratedClassifier
 from divlearn.committee.weights import count_samples, find_simple, fit_weights, floored
-from divlearn.engines import Engine, get_engine
+from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
 from divlearn.fitting.folds import Splitter
@@ -320,10 +320,10 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes)."""
-        matrices = check_new(self, X)
-        mixture = np.zeros((len(matrices), len(self.classes_)))
+        checked = Prepared.checked(check_new(self, X))
+        mixture = np.zeros((checked.n_matrices, len(self.classes_)))
         for name, member in self.members_.items():
-            mixture += self.weights_[name] * floored(member.predict_proba(matrices))
+            mixture += self.weights_[name] * floored(member.predict_proba(checked))
         return mixture
 
 

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import ClassWeight, RandomState
+from divlearn.engines import Prepared
 from divlearn.fitting.folds import Fold, Splitter, check_groups, count_groups, make_folds
 from divlearn.fitting.interrupts import user_call
 from divlearn.fitting.progress import narrated
@@ -191,10 +192,13 @@ def check_training(
     return matrices
 
 
-def check_new(estimator: Any, X: ArrayLike, *, dtype: Any = np.float64) -> RealArray:
-    """Check matrices to predict: the estimator is fitted, and on matrices of this size."""
+def check_new(estimator: Any, X: ArrayLike | Prepared, *, dtype: Any = np.float64) -> RealArray:
+    """Check matrices to predict, unless they were; the estimator is fitted, and to this size."""
     check_is_fitted(estimator)
-    matrices = check_spd(X, regularize=estimator.shrinkage_, ndim=3, dtype=dtype)
+    if isinstance(X, Prepared):
+        matrices = X.matrices
+    else:
+        matrices = check_spd(X, regularize=estimator.shrinkage_, ndim=3, dtype=dtype)
     check_size(estimator, matrices.shape[-1])
     return matrices
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.engines import Engine, get_engine
+from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.engines.dask import DaskEngine, as_dask
 from divlearn.fitting.labelled import check_size
 from divlearn.fitting.targets import check_rows
@@ -176,14 +176,22 @@ def open_data(
     accuracy: str | float = "auto",
     regularize: Any = "raise",
 ) -> Shards:
-    """Open and check the data that an estimator is given; an array in memory is one block."""
+    """Open and check the data that an estimator is given; an array in memory is one block.
+
+    `Prepared` matrices were checked and regularized before.
+    """
     if is_sharded(X, engine) or (isinstance(X, np.memmap) and X.nbytes > _LARGE_MAP):
         return open_shards(
             X, y, sample_weight, engine=engine, accuracy=accuracy, regularize=regularize
         )
     assert not isinstance(engine, DaskEngine)
     chosen = get_engine(engine, accuracy=accuracy)
-    matrices, shrinkage = check_and_learn(X, regularize, sample_weight, ndim=3, dtype=np.float64)
+    if isinstance(X, Prepared):
+        matrices, shrinkage = X.matrices, None
+    else:
+        matrices, shrinkage = check_and_learn(
+            X, regularize, sample_weight, ndim=3, dtype=np.float64
+        )
     weights = check_weights(sample_weight, len(matrices))
     if y is not None:
         y = np.asarray(y)
