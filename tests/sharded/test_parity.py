@@ -83,7 +83,7 @@ def answers(fitted):
 
 def check_equal(make, y, weights=None, tolerance=1e-8):
     whole, parts = in_memory(make, y, weights), in_shards(make, y, weights)
-    for name in ("classes_", "temperature_", "labels_", "n_iter_"):
+    for name in ("classes_", "temperature_", "labels_", "n_iter_", "message_"):
         if not hasattr(whole, name):
             continue
         expected, found = getattr(whole, name), getattr(parts, name)
@@ -91,6 +91,9 @@ def check_equal(make, y, weights=None, tolerance=1e-8):
             np.testing.assert_allclose(found, expected, rtol=1e-5)
         else:
             np.testing.assert_array_equal(found, expected, err_msg=name)
+    if "objective" in getattr(whole, "history_", {}):
+        expected, found = whole.history_["objective"], parts.history_["objective"]
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
     found_in_parts = answers(parts)
     for name, expected in answers(whole).items():
         found = found_in_parts[name]

@@ -14,7 +14,7 @@ from divlearn.arrays import IntArray, Labels, RealArray
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.targets import locate_errors, require_targets
 from divlearn.models.storage import fingerprint
-from divlearn.sharded.sources import Source, load
+from divlearn.sharded.sources import Lazy, Source, load
 from divlearn.spd import Shrinkage, check_spd, shrink
 from divlearn.weights import Unit, as_weights, divide_weights
 
@@ -92,7 +92,7 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class LazyBlock:
+class LazyBlock(Lazy):
     """A block that is read from its source."""
 
     number: int

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,11 @@ from divlearn.weights import as_weights
 Data = Any
 
 
-@runtime_checkable
-class Lazy(Protocol):
+class Lazy:
     """A value that is read for each use."""
 
-    def load(self) -> Any: ...
+    def load(self) -> Any:
+        raise NotImplementedError
 
 
 def load(value: Any) -> Any:
@@ -37,7 +37,7 @@ def load(value: Any) -> Any:
     return value.load() if isinstance(value, Lazy) else value
 
 
-class Stored:
+class Stored(Lazy):
     """A value in a temporary file, which is deleted with this object."""
 
     def __init__(self, value: object) -> None:
@@ -52,7 +52,7 @@ class Stored:
 
 
 @dataclass(frozen=True, eq=False)
-class LazyArray:
+class LazyArray(Lazy):
     """Rows of an array that is opened on the machine that needs them."""
 
     open_array: Callable[[], Data]
