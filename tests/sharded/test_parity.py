@@ -367,21 +367,6 @@ def test_scores_of_clusters_take_the_weights_that_shards_hold():
 # ---------------------------------------------------------------------- files
 
 
-@pytest.mark.parametrize("key", ["y", "sample_weight"])
-def test_one_file_of_matrices_may_come_twice(tmp_path, key):
-    np.save(tmp_path / "X.npy", X)
-    np.save(tmp_path / "first.npy", Y.astype(float))
-    np.save(tmp_path / "second.npy", 10.0 + Y)
-    files = {key: [tmp_path / "first.npy", tmp_path / "second.npy"]}
-    shards = open_shards([tmp_path / "X.npy"] * 2, **files, block_size=25)
-    name = {"y": "y", "sample_weight": "weights"}[key]
-    found = np.concatenate(shards.map(lambda block: getattr(block, name)))
-    expected = np.array([*Y, *(10 + Y)])
-    if key == "sample_weight":
-        expected = expected / expected[expected > 0].mean()
-    np.testing.assert_allclose(found, expected)
-
-
 def test_errors_in_files_name_the_shard(tmp_path):
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "weights.npy", changed(ONES, 30, -1))

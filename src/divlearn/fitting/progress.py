@@ -1,4 +1,4 @@
-"""How far long work has come, told to listeners, and what ``verbose`` prints."""
+"""Progress of long work, reported to listeners, and printed if ``verbose``."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence

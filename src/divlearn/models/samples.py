@@ -1,4 +1,4 @@
-"""What the first step of a pipeline was fitted to: recordings, for which covariances may pass.
+"""A guard in front of pipelines of recordings, which refuses covariances.
 
 Transformers of recordings, shape (n_channels, n_times), take square matrices too, and say nothing.
 """

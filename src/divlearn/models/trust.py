@@ -1,4 +1,4 @@
-"""What files may hold: names that are trusted, and attributes that classes declare.
+"""Trust in files: names that they may hold, and attributes that classes declare.
 
 Names are the shortest paths to import from, such as sklearn.svm.SVC: private modules may move.
 

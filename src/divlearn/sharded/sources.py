@@ -1,4 +1,4 @@
-"""Where the data of blocks comes from: arrays, files, Dask arrays or iterators."""
+"""Sources of blocks: arrays, files, Dask arrays or iterators."""
 
 from __future__ import annotations
 
