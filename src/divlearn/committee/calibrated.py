@@ -1,6 +1,7 @@
 """Any classifier of matrices as a member of the committee."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -47,7 +48,7 @@ class CalibratedClassifier(HeldOutClassifier[tuple[()]]):
     1.0
     """
 
-    estimator_: BaseEstimator
+    estimator_: Any  # of any class that a file may hold
     engine = "auto"
 
     def __init__(

@@ -4,7 +4,7 @@ Data in memory is checked as a whole, data in shards block by block, by the same
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from contextlib import contextmanager
 
 import numpy as np
@@ -13,7 +13,7 @@ from sklearn.utils import assert_all_finite, check_array, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from divlearn.arrays import Labels, RealArray
+from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import ClassWeight, check_sortable
 
 _FEW = 20  # matrices, among which any number of classes is plausible
@@ -39,7 +39,7 @@ def check_numbers(y: ArrayLike | None, n_matrices: int) -> RealArray:
     return numbers
 
 
-def check_rows(values: Labels, n_matrices: int, name: str) -> None:
+def check_rows(values: Sized, n_matrices: int, name: str) -> None:
     if len(values) != n_matrices:
         raise ValueError(
             f"{name} has {len(values)} rows, but X has {n_matrices} matrices (inconsistent numbers "
@@ -73,7 +73,7 @@ def join_classes(first: Labels, second: Labels) -> Labels:
     return find_classes(np.concatenate([first, second]))
 
 
-def class_factors(class_weight: ClassWeight, classes: Labels, counts: Labels) -> RealArray:
+def class_factors(class_weight: ClassWeight, classes: Labels, counts: Indices) -> RealArray:
     """Return what the weights of the matrices of every class are multiplied by."""
     if isinstance(class_weight, str) and class_weight == "balanced":
         return counts.sum() / (len(classes) * counts)
@@ -83,7 +83,9 @@ def class_factors(class_weight: ClassWeight, classes: Labels, counts: Labels) ->
     return factors
 
 
-def keep_classes(classes: Labels, counts: Labels, totals: Labels) -> NDArray[np.bool_]:
+def keep_classes(
+    classes: Labels, counts: Indices, totals: RealArray | Indices
+) -> NDArray[np.bool_]:
     """Say which classes have a weight; raise unless two have."""
     kept = totals > 0
     if kept.sum() < 2:
