@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from unittest.mock import patch
 
 from same import assert_same
 
@@ -15,7 +16,7 @@ class Killed(BaseException):
 
 
 @contextmanager
-def writes(monkeypatch, last: int | None = None):
+def writes(last: int | None = None):
     """Count the writes of checkpoints, and die after some."""
     done = []
     write = checkpoint._Checkpoint._write
@@ -26,8 +27,7 @@ def writes(monkeypatch, last: int | None = None):
         if len(done) == last:
             raise Killed
 
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint._Checkpoint, "_write", counted)
+    with patch.object(checkpoint._Checkpoint, "_write", counted):
         yield done
 
 
@@ -44,13 +44,13 @@ def same_parameters(model):
     return type(model)(**model.get_params(deep=False))
 
 
-def assert_resumes(model, path, monkeypatch, *data, n_stages: int) -> None:
+def assert_resumes(model, path, *data, n_stages: int) -> None:
     """Kill a fit after every stage: nothing is computed twice, and the result is the same."""
     whole = comparable(same_parameters(model).fit(*data))
     kills = 0
     while True:
         try:
-            with writes(monkeypatch, 1), resumable(path):
+            with writes(1), resumable(path):
                 resumed = same_parameters(model).fit(*data)
             break
         except Killed:

@@ -7,6 +7,7 @@ import pytest
 
 import divlearn
 from divlearn import spd
+from divlearn.cli.app import run
 from divlearn.datasets import make_wishart_clusters
 from divlearn.judge import which_divergence
 
@@ -20,6 +21,7 @@ FITS = {
     "TangentClassifier": lambda: divlearn.TangentClassifier("rbf", **SEED).fit(X, Y),
     "NearestClassifier": lambda: divlearn.NearestClassifier(**SEED).fit(X, Y),
     "LogEuclideanSVM": lambda: divlearn.LogEuclideanSVM("rbf", **SEED).fit(X, Y),
+    "IDDLTransformer": lambda: divlearn.IDDLTransformer(cv=2, max_iter=1, **SEED).fit(X, Y),
     "ABKMeans": lambda: divlearn.ABKMeans(3, **SEED).fit(X),
     "Recenter": lambda: divlearn.Recenter().fit(X),
     "which_divergence": lambda: which_divergence(X, Y, alphas=[0, 1], betas=[0, 1], **SEED),
@@ -46,12 +48,28 @@ def test_fits_validate_once(name, validations):
     assert validations == [len(X)]
 
 
-def test_predictions_validate_once(validations):
-    model = divlearn.SPDClassifier(cv=3, **SEED).fit(X, Y)
+@pytest.fixture(scope="module")
+def committee():
+    members = ("tangent lda", "nearest mean", "kernel", "nearest neighbour", "start softmax")
+    return divlearn.SPDClassifier(members, cv=3, **SEED).fit(X, Y)
+
+
+def test_predictions_validate_once(committee, validations):
+    for model in (committee, *committee.members_.values()):
+        validations.clear()
+        model.predict(X)
+        assert validations == [len(X)], model
+
+
+def test_members_predict_the_same_from_checked_matrices(committee):
+    weighted = zip(committee.weights_.values(), committee.members_.values(), strict=True)
+    said = sum(weight * model.predict_proba(X) for weight, model in weighted)
+    np.testing.assert_allclose(committee.predict_proba(X), said, atol=1e-3)  # the floor
+
+
+def test_the_program_validates_once(committee, validations, tmp_path):
+    divlearn.save(committee, tmp_path / "model.divlearn")
+    np.savez(tmp_path / "new.npz", X=X)
     validations.clear()
-    model.predict(X)
-    assert validations == [len(X)] * (1 + len(model.members_))  # members are classifiers
-    kernel = model.members_["kernel"]
-    validations.clear()
-    np.asarray(kernel.predict(X))
+    assert run(["predict", str(tmp_path / "model.divlearn"), str(tmp_path / "new.npz")]) == 0
     assert validations == [len(X)]

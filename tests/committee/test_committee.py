@@ -18,7 +18,6 @@ from divlearn.committee.weights import count_samples, find_simple, fit_weights, 
 from divlearn.datasets import make_wishart_clusters
 from divlearn.log_vectors import log_vectors
 from divlearn.tangent import TangentClassifier
-from divlearn.tangent import classifier as tangent_module
 
 QUICK = ("start softmax", "kernel", "tangent lda")
 
@@ -43,21 +42,11 @@ def test_all_members(data, fitted):
     probabilities = fitted.predict_proba(X_test)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
     assert (probabilities > 0).all()
-    worst = min(
-        (member.predict_proba(X_test).argmax(axis=1) == y_test).mean()
-        for member in fitted.members_.values()
-    )
-    assert fitted.score(X_test, y_test) >= worst
     assert log_loss(y_test, probabilities) < 0.6 * np.log(3)
-
-
-def test_it_is_likelier_than_most_of_its_members(data, fitted):
-    _, _, X_test, y_test = data
-    losses = [
-        log_loss(y_test, floored(member.predict_proba(X_test)))
-        for member in fitted.members_.values()
-    ]
-    assert log_loss(y_test, fitted.predict_proba(X_test)) < np.median(losses)
+    said = [floored(member.predict_proba(X_test)) for member in fitted.members_.values()]
+    assert log_loss(y_test, probabilities) < np.median([log_loss(y_test, one) for one in said])
+    worst = min((one.argmax(axis=1) == y_test).mean() for one in said)
+    assert fitted.score(X_test, y_test) >= worst
 
 
 def test_members_are_mixed_by_their_weights(fitted):
@@ -247,19 +236,6 @@ def test_bad_parameters_of_tangent_classifiers(data, options, message):
         TangentClassifier(**options).fit(*data[:2])
 
 
-def test_members_share_the_means_of_folds(data, monkeypatch):
-    calls = []
-    mean = tangent_module.mean_abld
-    monkeypatch.setattr(
-        tangent_module,
-        "mean_abld",
-        lambda *given, **named: calls.append(1) or mean(*given, **named),
-    )
-    members = ("tangent logistic", "tangent rbf", "tangent lda", "log rbf")
-    SPDClassifier(members, cv=4, random_state=0).fit(*data[:2])
-    assert len(calls) == 5
-
-
 def test_two_matrices_of_each_class_are_enough():
     """Though not for discriminants: a training part has one of each, and no spread around it."""
     X, y = make_wishart_clusters(3, 2, 3, separation=6, random_state=0)
@@ -349,7 +325,7 @@ def test_the_summary_names_it(data, fitted):
 # little data
 
 
-@pytest.mark.parametrize(("n_classes", "n_each"), [(2, 2), (3, 3), (12, 2), (6, 5)])
+@pytest.mark.parametrize(("n_classes", "n_each"), [(2, 2), (12, 2), (6, 5)])
 def test_few_matrices_of_each_class(n_classes, n_each):
     X, y = make_wishart_clusters(n_classes, n_each, 3, separation=6, random_state=0)
     members = tuple(name for name in MEMBERS if "iddl" not in name)

@@ -31,11 +31,11 @@ def path(tmp_path):
 
 
 @pytest.fixture
-def killed(X, path, monkeypatch):
+def killed(X, path):
     """Return a model whose fit was killed; in this test all fits have its file."""
     model = clone(MODEL)
     with resumable(path):
-        with writes(monkeypatch, 2), pytest.raises(Killed):
+        with writes(2), pytest.raises(Killed):
             model.fit(X)
         yield model
 
@@ -71,13 +71,13 @@ def test_no_stage_is_computed_twice(path, last):
     assert len(done) == 14
 
 
-def test_generators_continue_where_they_were(path, monkeypatch):
+def test_generators_continue_where_they_were(path):
     def draw():
         random = np.random.RandomState(0)
         with resumable(path), checkpointed(MODEL):
             return stage("draw", lambda: random.uniform(size=700), random)[-1], random.uniform()
 
-    with writes(monkeypatch, 1), pytest.raises(Killed):
+    with writes(1), pytest.raises(Killed):
         draw()
     random = np.random.RandomState(0)
     assert draw() == (random.uniform(size=700)[-1], random.uniform())
@@ -105,9 +105,9 @@ def test_other_parameters_are_refused(X, path, killed, change, name):
     assert path.read_bytes() == before
 
 
-def test_the_same_values_of_other_types_are_accepted(X, killed, monkeypatch):
+def test_the_same_values_of_other_types_are_accepted(X, killed):
     killed.set_params(verbose=0, random_state=np.int64(0))
-    with writes(monkeypatch) as done:
+    with writes() as done:
         killed.fit(X.tolist())
     assert len(done) == 1
 
@@ -178,13 +178,13 @@ def test_a_full_disk_costs_the_checkpoint_not_the_fit(X, path, killed, monkeypat
     assert path.read_bytes() == before
 
 
-def test_ctrl_c_leaves_the_completed_stages(X, path, monkeypatch):
+def test_ctrl_c_leaves_the_completed_stages(X, path):
     whole = clone(MODEL).fit(X)
-    with writes(monkeypatch) as done, resumable(path), listen(stop_at("starts", 1)):
+    with writes() as done, resumable(path), listen(stop_at("starts", 1)):
         stopped = clone(MODEL).fit(X)
     assert stopped.message_ == "interrupted by the user in start 2"
     assert len(done) == 1
-    with writes(monkeypatch) as done, resumable(path):
+    with writes() as done, resumable(path):
         resumed = clone(MODEL).fit(X)
     assert len(done) == 2
     assert resumed.message_ == whole.message_

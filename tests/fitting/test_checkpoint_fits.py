@@ -56,13 +56,13 @@ def data():
 def test_killed_after_every_stage(data, tmp_path, monkeypatch, name):
     model, n_stages = FITS[name]
     monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 1e-2)
-    assert_resumes(model, tmp_path / "fit", monkeypatch, *data, n_stages=n_stages)
+    assert_resumes(model, tmp_path / "fit", *data, n_stages=n_stages)
 
 
-def test_regressor(data, tmp_path, monkeypatch):
+def test_regressor(data, tmp_path):
     X, _ = data
     y = np.linalg.slogdet(X)[1]
-    assert_resumes(IDDLRegressor(**SMALL), tmp_path / "fit", monkeypatch, X, y, n_stages=SEEDS + 2)
+    assert_resumes(IDDLRegressor(**SMALL), tmp_path / "fit", X, y, n_stages=SEEDS + 2)
 
 
 @pytest.mark.parametrize("random_state", [None, np.random.RandomState(3)])
@@ -74,7 +74,7 @@ def test_regressor(data, tmp_path, monkeypatch):
     ],
     ids=lambda model: type(model).__name__,
 )
-def test_nothing_is_drawn_twice(data, tmp_path, monkeypatch, model, random_state):
+def test_nothing_is_drawn_twice(data, tmp_path, model, random_state):
     """Whatever the generator does after the kill, the fit ends as it had begun."""
     model.set_params(random_state=random_state)
     generator = random_state or np.random.mtrand._rand
@@ -82,21 +82,21 @@ def test_nothing_is_drawn_twice(data, tmp_path, monkeypatch, model, random_state
     whole = comparable(same_parameters(model).fit(*data))
     generator.seed(0)
     path = tmp_path / "fit"
-    with writes(monkeypatch, 2), pytest.raises(Killed), resumable(path):
+    with writes(2), pytest.raises(Killed), resumable(path):
         same_parameters(model).fit(*data)
     generator.seed(1)
     with resumable(path):
         assert_same(comparable(same_parameters(model).fit(*data)), whole)
 
 
-def test_shards(data, tmp_path, monkeypatch):
+def test_shards(data, tmp_path):
     files = [tmp_path / f"{start:02}.npz" for start in (0, 6, 12)]
     for number, file in enumerate(files):
         np.savez(file, X=data[0][6 * number : 6 * number + 6])
     (tmp_path / "work").mkdir()
     path, model = tmp_path / "work" / "fit", FITS["k-means"][0]
-    assert_resumes(model, path, monkeypatch, files, n_stages=3)
-    with writes(monkeypatch, 2), pytest.raises(Killed), resumable(path):
+    assert_resumes(model, path, files, n_stages=3)
+    with writes(2), pytest.raises(Killed), resumable(path):
         same_parameters(model).fit(files)
     np.savez(files[1], X=2 * data[0][6:12])
     other = pytest.raises(ValueError, match="belongs to another fit: X must be")

@@ -15,14 +15,14 @@ from divlearn.datasets import make_wishart_clusters
 from divlearn.fitting import checkpoint
 from divlearn.models.storage import read_object
 
-COUNT = int(os.environ.get("DIVLEARN_MUTATIONS", 300))
+COUNT = int(os.environ.get("DIVLEARN_MUTATIONS", 100))
 
 
 @pytest.fixture
-def path(tmp_path, monkeypatch):
+def path(tmp_path):
     X, _ = make_wishart_clusters(2, 6, 2, separation=4, random_state=0)
     path = tmp_path / "fit"
-    with writes(monkeypatch, 3), pytest.raises(Killed), divlearn.resumable(path):
+    with writes(3), pytest.raises(Killed), divlearn.resumable(path):
         divlearn.ABMixture([1, 2], "wishart", random_state=0).fit(X)
     return path
 

@@ -45,7 +45,7 @@ X, _ = make_wishart_clusters(2, 10, 2, separation=2, random_state=0)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no kill -9 here")
-def test_kill_9(tmp_path, monkeypatch):
+def test_kill_9(tmp_path):
     work = tmp_path / "fit"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", KILLED, str(work)]
@@ -53,7 +53,7 @@ def test_kill_9(tmp_path, monkeypatch):
     first, second = done.stdout.splitlines()
     assert first == "True fit"
     assert re.fullmatch(r"True \.fit\.\S+\.part fit", second)
-    with writes(monkeypatch) as starts_left, resumable(work):
+    with writes() as starts_left, resumable(work):
         resumed = clone(MODEL).fit(X)
     assert_same(comparable(resumed), comparable(clone(MODEL).fit(X)))
     assert len(starts_left) == 6 - 2 - 2
@@ -76,11 +76,11 @@ def run(*options: str) -> int:
 
 
 @pytest.mark.usefixtures("short_fits")
-def test_the_program_goes_on(data, monkeypatch, capsys):
+def test_the_program_goes_on(data, capsys):
     assert run() == 0
     whole = comparable(load("model"))
     (data / "model").unlink()
-    with writes(monkeypatch, 3), pytest.raises(Killed):
+    with writes(3), pytest.raises(Killed):
         run("--checkpoint", "progress")
     assert sorted(os.listdir()) == ["data.npz", "progress"]
     capsys.readouterr()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from sklearn import config_context
@@ -17,23 +19,24 @@ def noise(seed, n=48):
     return rng.standard_normal((n, 4)), rng.permutation(np.arange(n) % 2)
 
 
-def accuracy(parts, rows):
-    return float(np.concatenate(parts).mean())
+def judge(parts, rows):
+    right = np.concatenate(parts)
+    return right / len(right)
 
 
-def held_out(make, X, y, folds, nested=True):
-    nest = nest_folds(folds, y)
-    everything = [*folds, *nest.folds]
+def decider(make, X, y, folds):
+    everything = [*folds, *nest_folds(folds, y).folds]
 
+    @cache
     def decide(candidate, number):
         train, held = everything[number]
         return make(candidate).fit(X[train], y[train]).predict(X[held]) == y[held]
 
-    def judge(parts, rows):
-        right = np.concatenate(parts)
-        return right / len(right)
+    return decide
 
-    return HeldOut(decide, judge, folds, nest, nested=nested)
+
+def held_out(make, X, y, folds):
+    return HeldOut(decider(make, X, y, folds), judge, folds, nest_folds(folds, y), nested=True)
 
 
 def chosen_without_each(found, candidates):
@@ -112,7 +115,7 @@ def test_refinements_are_tried_next_to_the_best():
     assert found.score(best) >= max(found.score(1.0), found.score(10.0))
 
 
-@config_context(assume_finite=True, skip_parameter_validation=True)  # of ten thousand fits
+@config_context(assume_finite=True, skip_parameter_validation=True)  # of thousands of fits
 def test_noise_is_at_chance_and_the_best_of_many_is_not():
     """Scores of the other folds are not enough for machines with narrow kernels."""
     candidates = [(gamma, C) for gamma in (0.1, 0.3, 1.0, 3.0) for C in (1.0, 100.0)]
@@ -120,13 +123,12 @@ def test_noise_is_at_chance_and_the_best_of_many_is_not():
     for seed in range(60):
         X, y = noise(seed)
         folds = list(StratifiedKFold(4, shuffle=True, random_state=seed).split(X, y))
-        make = lambda one: SVC(gamma=one[0], C=one[1])  # noqa: E731
-        found = held_out(make, X, y, folds)
+        decide = decider(lambda one: SVC(gamma=one[0], C=one[1]), X, y, folds)
+        for accuracies, inner in ((nested, True), (crossed, False)):
+            found = HeldOut(decide, judge, folds, nest_folds(folds, y), nested=inner)
+            decisions = found.decisions(chosen_without_each(found, candidates))
+            accuracies.append(np.concatenate(decisions).mean())
         highest.append(max(found.score(one) for one in candidates))
-        chosen = chosen_without_each(found, candidates)
-        nested.append(accuracy(found.decisions(chosen), None))
-        plain = held_out(make, X, y, folds, nested=False)
-        crossed.append(accuracy(plain.decisions(chosen_without_each(plain, candidates)), 0))
     error = np.std(nested) / np.sqrt(len(nested))
     assert abs(np.mean(nested) - 0.5) < 3 * error
     assert np.mean(highest) > 0.5 + 4 * error

@@ -134,15 +134,6 @@ def test_models_that_are_not_fitted(tmp_path, model):
     assert repr(again) == repr(model)
 
 
-@pytest.mark.parametrize(
-    "labels", [np.array(["a", "bb", "c"]), np.array(["a", "bb", "c"], dtype=object), [2, 5, 7]]
-)
-def test_labels(data, tmp_path, labels):
-    X, y = data
-    model = DivergenceMDM().fit(X, np.asarray(labels)[y])
-    np.testing.assert_array_equal(there_and_back(model, tmp_path).predict(X), model.predict(X))
-
-
 def test_numbers_that_are_none(tmp_path):
     model = divlearn.ABKMeans(3, tol=np.inf, max_iter=float("nan"), n_init=10**30, verbose=True)
     again = there_and_back(model, tmp_path)

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 from hostile_files import damaged, npy_bytes, npy_claim, npz_bytes
 from sklearn.base import clone
-from sklearn.svm import SVC, SVR, NuSVC, OneClassSVM
+from sklearn.svm import SVC, SVR, OneClassSVM
 
 import divlearn
 from divlearn import IDDLClassifier, load, save
 from divlearn.datasets import make_wishart_clusters
 from divlearn.nearest import DivergenceMDM
 
-COUNT = int(os.environ.get("DIVLEARN_MUTATIONS", 300))
+COUNT = int(os.environ.get("DIVLEARN_MUTATIONS", 100))
 
 
 @pytest.fixture(scope="module")
@@ -266,7 +266,7 @@ def test_nothing_runs(content, tmp_path, monkeypatch):
 
 # --- values of the wrong type ---------------------------------------------------------------------
 
-WRONG = [2**70, None, "x", [1, [2]], {"dict": [["a", 1]]}, make("divlearn.ABKMeans")]
+WRONG = [2**70, None, "x", make("divlearn.ABKMeans")]
 FORGED = {
     "IDDLClassifier": IDDLClassifier(
         n_atoms=2,
@@ -279,7 +279,7 @@ FORGED = {
     "ABKMeans": divlearn.ABKMeans(2, random_state=0),
     "DivergenceMDM": DivergenceMDM(),
 }
-MACHINES = (SVC(), NuSVC(nu=0.2), SVC(kernel="precomputed"))
+MACHINES = (SVC(), SVC(kernel="precomputed"))
 
 
 def find_states(node):

@@ -83,7 +83,7 @@ def answers(fitted):
 
 def check_equal(make, y, weights=None, tolerance=1e-8):
     whole, parts = in_memory(make, y, weights), in_shards(make, y, weights)
-    for name in ("classes_", "temperature_", "labels_", "n_iter_"):
+    for name in ("classes_", "temperature_", "labels_", "n_iter_", "message_"):
         if not hasattr(whole, name):
             continue
         expected, found = getattr(whole, name), getattr(parts, name)
@@ -91,6 +91,9 @@ def check_equal(make, y, weights=None, tolerance=1e-8):
             np.testing.assert_allclose(found, expected, rtol=1e-5)
         else:
             np.testing.assert_array_equal(found, expected, err_msg=name)
+    if "objective" in getattr(whole, "history_", {}):
+        expected, found = whole.history_["objective"], parts.history_["objective"]
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
     found_in_parts = answers(parts)
     for name, expected in answers(whole).items():
         found = found_in_parts[name]
@@ -362,21 +365,6 @@ def test_scores_of_clusters_take_the_weights_that_shards_hold():
 
 
 # ---------------------------------------------------------------------- files
-
-
-@pytest.mark.parametrize("key", ["y", "sample_weight"])
-def test_one_file_of_matrices_may_come_twice(tmp_path, key):
-    np.save(tmp_path / "X.npy", X)
-    np.save(tmp_path / "first.npy", Y.astype(float))
-    np.save(tmp_path / "second.npy", 10.0 + Y)
-    files = {key: [tmp_path / "first.npy", tmp_path / "second.npy"]}
-    shards = open_shards([tmp_path / "X.npy"] * 2, **files, block_size=25)
-    name = {"y": "y", "sample_weight": "weights"}[key]
-    found = np.concatenate(shards.map(lambda block: getattr(block, name)))
-    expected = np.array([*Y, *(10 + Y)])
-    if key == "sample_weight":
-        expected = expected / expected[expected > 0].mean()
-    np.testing.assert_allclose(found, expected)
 
 
 def test_errors_in_files_name_the_shard(tmp_path):

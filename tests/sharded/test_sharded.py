@@ -9,7 +9,7 @@ from iddl_problems import start_features
 from divlearn.cluster import ABKMeans
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import get_engine
-from divlearn.iddl import IDDLClassifier, IDDLRegressor, Recipe
+from divlearn.iddl import IDDLClassifier, Recipe
 from divlearn.iddl.features import column_moments, make_variant, merge_moments
 from divlearn.iddl.losses import LOSSES
 from divlearn.iddl.objective import Dictionary, Objective
@@ -189,33 +189,6 @@ def test_objective_and_gradient_are_those_of_data_in_memory(data, loss, bias, pl
 
 
 # ---------------------------------------------------------------------- estimators
-
-
-@pytest.mark.parametrize("loss", ["ridge", "softmax"])
-def test_classifiers_are_those_of_data_in_memory(data, loss):
-    X, y, weights = data
-    names = np.array(["b", "a", "c"])[y]
-    settings = SETTINGS | {"loss": loss, "class_weight": "balanced"}
-    whole = IDDLClassifier(**settings).fit(X, names, weights)
-    shards = open_shards(X, names, weights, block_size=13, accuracy=1e-6)
-    parts = IDDLClassifier(**settings).fit(shards, None)
-    assert parts.classes_.tolist() == ["a", "b", "c"]
-    close(whole.atoms_, parts.atoms_)
-    close(whole.alpha_, parts.alpha_)
-    close(whole._mean_scores(X), parts._mean_scores(shards))
-    assert (parts.predict(shards) == whole.predict(X)).all()
-    assert whole.message_ == parts.message_
-    close(whole.history_["objective"], parts.history_["objective"])
-
-
-def test_regressors_are_those_of_data_in_memory(data):
-    X, _, weights = data
-    y = np.stack([np.linalg.slogdet(X)[1], X[:, 0, 0]], axis=1)
-    whole = IDDLRegressor(**SETTINGS).fit(X, y, weights)
-    shards = open_shards(X, y, weights, block_size=13, accuracy=1e-6)
-    parts = IDDLRegressor(**SETTINGS).fit(shards, None)
-    close(whole.predict(X), parts.predict(X))
-    close(whole.predict(X), parts.predict(shards))
 
 
 def test_minibatches_of_one_block_are_those_of_data_in_memory(data):

@@ -46,7 +46,9 @@ def predict(
     If the data has labels, the accuracy is printed too.
     """
     from divlearn.atomic import open_atomic
+    from divlearn.engines import Prepared
     from divlearn.files import read_spd
+    from divlearn.fitting.labelled import MatricesMixin, check_new
     from divlearn.models import load
 
     reads, endings = [("MODEL", model), ("DATA", data)], {"--output": (".csv",)}
@@ -56,9 +58,12 @@ def predict(
         raise ValueError(f"{model} is a {type(classifier).__name__}, which cannot predict")
     square = _takes_matrices(classifier)
     dataset = read_spd(data, matrices=matrices, labels=labels, regularize=None, square=square)
-    predicted, proba = classifier.predict(dataset.matrices), None
+    given: RealArray | Prepared = dataset.matrices
+    if isinstance(classifier, MatricesMixin):  # checked once for classes and probabilities
+        given = Prepared.checked(check_new(classifier, given))
+    predicted, proba = classifier.predict(given), None
     if hasattr(classifier, "predict_proba") and hasattr(classifier, "classes_"):
-        proba = classifier.predict_proba(dataset.matrices)
+        proba = classifier.predict_proba(given)
     files = range(len(predicted)) if dataset.files is None else dataset.files
     names, accuracy = [str(one) for one in files], None
     rows = _rows(names, predicted, proba, classifier)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from divlearn.arrays import RealArray
 from divlearn.checks import RandomState
@@ -17,9 +17,8 @@ _LEAST = 1e-12  # of a probability
 class CalibratedClassifier(HeldOutClassifier[tuple[()]]):
     """A classifier of SPD matrices, with probabilities that are calibrated on held-out data.
 
-    It is fitted to the training part of every fold and to all data, and to some parts of two folds
-    less, which calibrate held-out probabilities. `SPDClassifier` wraps its users' classifiers in
-    this class.
+    It is fitted to all data, to the training part of every fold, and to parts without two folds,
+    which calibrate held-out probabilities. `SPDClassifier` wraps its users' classifiers in this.
 
     Parameters
     ----------
@@ -49,12 +48,12 @@ class CalibratedClassifier(HeldOutClassifier[tuple[()]]):
     1.0
     """
 
-    estimator_: Any
+    estimator_: Any  # of any class that a file may hold
     engine = "auto"
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: BaseEstimator,
         *,
         cv: Splitter = 4,
         random_state: RandomState = None,
@@ -74,11 +73,11 @@ class CalibratedClassifier(HeldOutClassifier[tuple[()]]):
     def _grid(self, training: Training) -> Grid[tuple[()]]:
         return Grid([()])
 
-    def _learner(self, training: Training, number: int) -> Callable[[tuple[()]], Any]:
+    def _learner(self, training: Training, number: int) -> Callable[[tuple[()]], BaseEstimator]:
         data, rows = training.data, training.parts[number][0]
         groups = data.kept_groups
 
-        def learn(_: tuple[()]) -> Any:
+        def learn(_: tuple[()]) -> BaseEstimator:
             return fit_grouped(
                 clone(self.estimator),
                 data.matrices[rows],
@@ -92,14 +91,14 @@ class CalibratedClassifier(HeldOutClassifier[tuple[()]]):
     def _fit_model(self, training: Training, best: tuple[()]) -> None:
         self.estimator_ = self._learner(training, training.whole)(best)
 
-    def _decide(self, model: Any, training: Training, number: int) -> RealArray:
+    def _decide(self, model: BaseEstimator, training: Training, number: int) -> RealArray:
         return _scores(model, training.data.matrices[training.parts[number][1]])
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
         return _scores(self.estimator_, matrices)
 
 
-def _scores(model: Any, matrices: RealArray) -> RealArray:
+def _scores(model: BaseEstimator, matrices: RealArray) -> RealArray:
     """Scores of the classes, shape (n_matrices, n_classes)."""
     if hasattr(model, "predict_proba"):
         return np.log(np.maximum(model.predict_proba(matrices), _LEAST))

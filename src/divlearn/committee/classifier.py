@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,12 +14,16 @@ from divlearn.arrays import RealArray
 from divlearn.checks import ClassWeight, RandomState, is_number
 from divlearn.committee.calibrated import CalibratedClassifier
 from divlearn.committee.weights import count_samples, find_simple, fit_weights, floored
-from divlearn.engines import Engine, get_engine
-from divlearn.fitting import labelled
+from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.interrupts import is_interrupted, stoppable
-from divlearn.fitting.labelled import check_labelled, check_new
+from divlearn.fitting.labelled import (
+    MatrixClassifierMixin,
+    check_labelled,
+    check_new,
+    fit_method,
+)
 from divlearn.fitting.progress import say, tell
 from divlearn.fitting.training import Training
 from divlearn.iddl import IDDLClassifier
@@ -35,8 +39,9 @@ _IDDL = {
     "iddl ridge": "learned ridge",
     "start softmax": "start softmax",
 }
+Members = dict[str, BaseEstimator]
 # In the order in which they are fitted: the later, the longer it takes.
-_MAKERS: dict[str, Callable[..., Any]] = {
+_MAKERS: dict[str, Callable[..., BaseEstimator]] = {
     "tangent lda": partial(TangentClassifier, "lda"),
     "tangent logistic": partial(TangentClassifier, "logistic"),
     "tangent rda": partial(TangentClassifier, "rda"),
@@ -55,7 +60,7 @@ _PROBED = 32  # matrices, to see how long a divergence takes
 clock = time.monotonic  # tests have their own
 
 
-class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Classify SPD matrices by a weighted average of different classifiers.
 
     .. math:: p(y \,|\, X) = \sum_m w_m \, p_m(y \,|\, X)
@@ -109,7 +114,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     True
     """
 
-    members_: dict[str, Any]
+    members_: Members
     weights_: dict[str, float]
     oof_accuracy_: dict[str, float]
     oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
@@ -118,7 +123,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
     def __init__(
         self,
-        members: Sequence[str | tuple[str, Any]] = MEMBERS,
+        members: Sequence[str | tuple[str, BaseEstimator]] = MEMBERS,
         *,
         time_limit: float | None = None,
         cv: Splitter = 4,
@@ -132,7 +137,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         self.class_weight, self.random_state, self.engine = class_weight, random_state, engine
         self.verbose, self.regularize = verbose, regularize
 
-    @labelled.fit_method
+    @fit_method
     def fit(
         self,
         X: ArrayLike,
@@ -145,17 +150,11 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         if not (self.time_limit is None or (is_number(self.time_limit) and self.time_limit > 0)):
             raise ValueError(f"time_limit={self.time_limit!r} must be > 0, in seconds, or None")
         data = check_labelled(self, X, y, sample_weight, self.class_weight, groups)
-        given = {
-            "X": data.matrices,
-            "y": data.codes,
-            "weights": data.weights,
-            "groups": data.kept_groups,
-        }
-        with checkpointed(self, **given):
+        given = {"y": data.codes, "weights": data.weights, "groups": data.kept_groups}
+        with checkpointed(self, X=data.matrices, **given):
             data.require_two("drop it or use IDDLClassifier")
             folds = data.folds(self.cv, draw_seed(self.random_state))
-            engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-            training = Training(data, folds, engine)
+            training = Training(data, folds, get_engine(self.engine, accuracy=LEARNING_ACCURACY))
             found = self._fit_members(training, own, draw_seed(self.random_state))
             self.members_ = {name: found[name] for name in self._names() if name in found}
             self._weigh(training)
@@ -164,7 +163,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     def _names(self) -> list[str]:
         return [one if isinstance(one, str) else one[0] for one in self.members]
 
-    def _check_members(self) -> dict[str, Any]:
+    def _check_members(self) -> Members:
         """Return members of the user's own, by name."""
         if isinstance(self.members, str) or not len(self.members):
             raise ValueError(f"members={self.members!r} must be a sequence of names")
@@ -187,13 +186,13 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
             raise ValueError(f"member {twice[0]!r} is named twice; name it once")
         return own
 
-    def _fit_members(self, training: Training, own: dict[str, Any], seed: int) -> dict[str, Any]:
+    def _fit_members(self, training: Training, own: Members, seed: int) -> Members:
         """Fit the members, those that take longest last; an interrupt keeps what there is."""
         names = self._names()
         kinds = [name for name in _MAKERS if name in names] + list(own)
         if any(name in names for name in _IDDL):
             kinds.append("iddl")
-        found: dict[str, Any] = {}
+        found: Members = {}
         notes: list[str] = []
         reached, limit, began = "", self.time_limit, clock()
         with stoppable(lambda: found):
@@ -225,9 +224,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         self.message_ = "; ".join([count, *notes])
         return found
 
-    def _fit_kind(
-        self, kind: str, training: Training, own: dict[str, Any], seed: int
-    ) -> dict[str, Any]:
+    def _fit_kind(self, kind: str, training: Training, own: Members, seed: int) -> Members:
         """Fit one member, or all that are IDDL."""
         if kind == "iddl":
             found = self._fit_iddl(training, seed)
@@ -240,7 +237,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
                 raise FloatingPointError(f"held-out probabilities of {name} are not all numbers")
         return found
 
-    def _estimate(self, kind: str, found: dict[str, Any], training: Training) -> float:
+    def _estimate(self, kind: str, found: Members, training: Training) -> float:
         """Guess the seconds that a kind of member takes, from a few pairs of matrices."""
         data = training.data
         n, n_folds = len(data.codes), len(training.folds)
@@ -254,7 +251,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         make_tables(training.engine, some, POINTS)
         return pairs[kind] * (clock() - began) / (len(some) ** 2 / 2)
 
-    def _fit_iddl(self, training: Training, seed: int) -> dict[str, Any]:
+    def _fit_iddl(self, training: Training, seed: int) -> Members:
         """Fit all members that are IDDL together: they share folds, atoms and what is screened."""
         wanted = [name for name in self._names() if name in _IDDL]
         losses = {_IDDL[name].partition(" ")[2] for name in wanted}
@@ -265,9 +262,7 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
             engine=self.engine,
             verbose=max(self.verbose - 1, 0),
         )
-        if not learns:
-            family.set_params(max_iter=0)
-        members = family.fit_members(training)
+        members = (family if learns else family.set_params(max_iter=0)).fit_members(training)
         # An interrupt leaves out those that were not reached.
         return {name: members[_IDDL[name]] for name in wanted if _IDDL[name] in members}
 
@@ -319,14 +314,14 @@ class SPDClassifier(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes)."""
-        matrices = check_new(self, X)
-        mixture = np.zeros((len(matrices), len(self.classes_)))
+        checked = Prepared.checked(check_new(self, X))
+        mixture = np.zeros((checked.n_matrices, len(self.classes_)))
         for name, member in self.members_.items():
-            mixture += self.weights_[name] * floored(member.predict_proba(matrices))
+            mixture += self.weights_[name] * floored(member.predict_proba(checked))
         return mixture
 
 
-def _accuracy(member: Any, training: Training) -> float:
+def _accuracy(member: BaseEstimator, training: Training) -> float:
     data, tested = training.data, training.tested
     right = member.oof_proba_[data.kept[tested]].argmax(axis=1) == data.codes[tested]
     return float(np.average(right, weights=data.weights[tested]))

@@ -1,4 +1,4 @@
-"""What every fit needs: labels, weights, groups and folds; progress and resuming."""
+"""Parts of every fit: labels, weights, groups and folds; progress and resuming."""
 
 from divlearn.fitting.checkpoint import resumable
 from divlearn.fitting.progress import Listener, listen

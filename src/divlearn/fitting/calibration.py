@@ -1,4 +1,4 @@
-"""From scores of classes to probabilities: one temperature, fitted to held-out scores."""
+"""Probabilities from scores of classes: one temperature, fitted to held-out scores."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from divlearn.checks import RandomState
@@ -65,7 +66,7 @@ def resumable(path: str | os.PathLike[str] | None) -> Iterator[None]:
 
 
 @contextmanager
-def checkpointed(estimator: Any, **data: Any) -> Iterator[None]:
+def checkpointed(estimator: BaseEstimator, **data: object) -> Iterator[None]:
     """Take completed stages from the file of `resumable`, and add new ones to it."""
     # Estimator and data must be those the file was written with. A callable among the data is asked
     # for its value where there is a file. A fit inside another one is kept in the file of that.
@@ -164,7 +165,7 @@ _current: ContextVar[_Checkpoint | None] = ContextVar("checkpoint", default=None
 _path: ContextVar[Path | None] = ContextVar("path", default=None)
 
 
-def _describe(estimator: Any, data: Mapping[str, Any]) -> dict[str, str]:
+def _describe(estimator: BaseEstimator, data: Mapping[str, object]) -> dict[str, str]:
     """All that the result of a fit depends on, by name."""
     given = estimator.get_params(deep=False)
     values = {name: value for name, value in given.items() if name not in _IRRELEVANT}

@@ -2,18 +2,19 @@
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn import model_selection as selection
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import column_or_1d, has_fit_parameter
 
-from divlearn.arrays import Indices, Labels
+from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import RandomState, check_sortable
 
 Fold = tuple[Indices, Indices]
@@ -23,7 +24,7 @@ Folds = Sequence[Fold]
 class _Splits(Protocol):
     """A splitter, as scikit-learn has them."""
 
-    def split(self, X: ArrayLike, y: Any, groups: Any) -> Iterator[Fold]: ...
+    def split(self, X: ArrayLike, y: Labels | None, groups: Labels | None) -> Iterator[Fold]: ...
 
 
 Splitter = int | _Splits | Iterable[Fold] | None
@@ -117,7 +118,7 @@ def _can_be_held_out(n_matrices: int, y: Labels | None, groups: Labels | None) -
     return ~alone if groups is None else ~np.isin(groups, groups[alone])
 
 
-def _translate(splits: Any, n_matrices: int, rows: Indices) -> list[Fold]:
+def _translate(splits: Iterable[Fold], n_matrices: int, rows: Indices) -> list[Fold]:
     """Turn indices of all matrices into positions within rows."""
     place = np.full(n_matrices, -1)
     place[rows] = np.arange(len(rows))
@@ -134,7 +135,7 @@ def _translate(splits: Any, n_matrices: int, rows: Indices) -> list[Fold]:
     return folds
 
 
-def _find_missing(folds: Folds, y: Labels | None) -> Any:
+def _find_missing(folds: Folds, y: Labels | None) -> object:
     if y is None:
         return None
     for train, _ in folds:
@@ -144,10 +145,10 @@ def _find_missing(folds: Folds, y: Labels | None) -> Any:
     return None
 
 
-def check_groups(groups: ArrayLike | None, n_matrices: int) -> NDArray[Any] | None:
+def check_groups(groups: ArrayLike | None, n_matrices: int) -> Labels | None:
     if groups is None:
         return None
-    known: NDArray[Any] = column_or_1d(groups)
+    known: Labels = column_or_1d(groups)
     check_sortable(known, "groups")
     if len(known) != n_matrices:
         raise ValueError(
@@ -165,21 +166,19 @@ def count_groups(codes: Indices, groups: Labels | None) -> Indices:
 
 
 def fit_grouped(
-    estimator: Any,
-    X: NDArray[Any],
+    estimator: BaseEstimator,
+    X: RealArray,
     y: Labels,
     groups: Labels | None,
-    sample_weight: NDArray[Any] | None = None,
-) -> Any:
+    sample_weight: RealArray | None = None,
+) -> BaseEstimator:
     """Fit an estimator, with groups and weights if it, its search or its last step takes them."""
     given = {"groups": groups, "sample_weight": sample_weight}
-    names = {
-        name: _fit_parameter(estimator, name) for name, one in given.items() if one is not None
-    }
-    return estimator.fit(X, y, **{name: given[key] for key, name in names.items() if name})
+    named = {_fit_parameter(estimator, name): one for name, one in given.items() if one is not None}
+    return estimator.fit(X, y, **{name: one for name, one in named.items() if name})
 
 
-def _fit_parameter(estimator: Any, name: str) -> str | None:
+def _fit_parameter(estimator: BaseEstimator, name: str) -> str | None:
     """Name under which `fit` of an estimator takes groups or weights; None if it does not."""
     if has_fit_parameter(estimator, name):
         return name

@@ -1,4 +1,4 @@
-"""What estimators of SPD matrices share: labelled input, checked once, and their tags."""
+"""Labelled matrices, checked once, and mixins of estimators of SPD matrices."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,12 +6,13 @@ from functools import wraps
 from typing import Annotated, Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import ClassWeight, RandomState
+from divlearn.engines import Prepared
 from divlearn.fitting.folds import Fold, Splitter, check_groups, count_groups, make_folds
 from divlearn.fitting.interrupts import user_call
 from divlearn.fitting.progress import narrated
@@ -73,12 +74,12 @@ class MatricesMixin:
 class MatrixClassifierMixin(ClassifierMixin, MatricesMixin):  # type: ignore[misc]
     """Classifiers of matrices, with `predict_proba`, `decision_function` or `_predict_codes`."""
 
-    classes_: Annotated[NDArray[Any], "n_classes"]
+    classes_: Annotated[Labels, "n_classes"]
     n_features_in_: Annotated[int, "d"]
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: ArrayLike) -> Labels:
         """Most probable classes, shape (n_matrices,); the first of ``classes_`` if some tie."""
-        codes = self._predict_codes(X)
+        codes = self._predict_codes(X)  # which says so if the model is not fitted
         return self.classes_[codes]
 
     def _predict_codes(self, X: ArrayLike) -> Indices:
@@ -108,7 +109,7 @@ class Labelled:
     groups: Labels | None = None  # likewise
 
     @property
-    def kept_groups(self) -> NDArray[Any] | None:
+    def kept_groups(self) -> Labels | None:
         return None if self.groups is None else self.groups[self.kept]
 
     def require_two(self, fix: str) -> None:
@@ -134,7 +135,7 @@ class Labelled:
 
 
 def check_labelled(
-    estimator: Any,
+    estimator: BaseEstimator,
     X: ArrayLike,
     y: ArrayLike | None,
     sample_weight: ArrayLike | None = None,
@@ -170,19 +171,16 @@ def label(
     rows = np.flatnonzero(weights)
     codes = (np.cumsum(kept) - 1)[codes[rows]]
     seen, weights = seen[rows], normalize_weights(weights[rows])
-    return Labelled(
-        matrices[seen],
-        codes,
-        classes[kept],
-        weights,
-        seen,
-        labels,
-        check_groups(groups, len(matrices)),
-    )
+    known = check_groups(groups, len(labels))
+    return Labelled(matrices[seen], codes, classes[kept], weights, seen, labels, known)
 
 
 def check_training(
-    estimator: Any, X: ArrayLike, sample_weight: ArrayLike | None = None, *, dtype: Any = np.float64
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    dtype: Any = np.float64,
 ) -> RealArray:
     """Check matrices to learn from, and learn how to regularize these and those to predict."""
     matrices, estimator.shrinkage_ = check_and_learn(
@@ -191,15 +189,20 @@ def check_training(
     return matrices
 
 
-def check_new(estimator: Any, X: ArrayLike, *, dtype: Any = np.float64) -> RealArray:
-    """Check matrices to predict: the estimator is fitted, and on matrices of this size."""
+def check_new(
+    estimator: BaseEstimator, X: ArrayLike | Prepared, *, dtype: Any = np.float64
+) -> RealArray:
+    """Check matrices to predict, unless they were; the estimator is fitted, and to this size."""
     check_is_fitted(estimator)
-    matrices = check_spd(X, regularize=estimator.shrinkage_, ndim=3, dtype=dtype)
+    if isinstance(X, Prepared):
+        matrices = X.matrices
+    else:
+        matrices = check_spd(X, regularize=estimator.shrinkage_, ndim=3, dtype=dtype)
     check_size(estimator, matrices.shape[-1])
     return matrices
 
 
-def check_size(estimator: Any, d: int) -> None:
+def check_size(estimator: BaseEstimator, d: int) -> None:
     expected = estimator.n_features_in_
     if d != expected:
         raise ValueError(

@@ -1,11 +1,13 @@
-"""How far long work has come, told to listeners, and what ``verbose`` prints."""
+"""Progress of long work, reported to listeners, and printed if ``verbose``."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import takewhile
-from typing import Any, TypeVar
+from typing import TypeVar
+
+from sklearn.base import BaseEstimator
 
 Listener = Callable[[str, int, int, str], None]  # what is done, steps done, all steps, news
 
@@ -74,6 +76,6 @@ def narrated(name: str, verbose: int) -> Iterator[None]:
         print(f"[{name}] {clock() - began:.0f} s: {text}", flush=True)
 
 
-def say(estimator: Any, text: str) -> None:
+def say(estimator: BaseEstimator, text: str) -> None:
     if estimator.verbose > 0:
         print(f"[{type(estimator).__name__}] {text}", flush=True)

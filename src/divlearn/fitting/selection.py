@@ -112,7 +112,7 @@ class HeldOut(Generic[_T]):
         self._nest, self._nested, self._margin, self._n_jobs = nest, nested, margin, n_jobs
         self._known: dict[tuple[_T, int], RealArray] = {}
         self._shares: dict[_T, RealArray] = {}
-        self._inner_scores: dict[tuple[_T, int], float] = {}
+        self._scores: dict[tuple[_T, int | None], float] = {}
 
     def compute(self, candidates: Sequence[_T], numbers: Iterable[int]) -> None:
         """Compute decisions of candidates on folds."""
@@ -141,21 +141,17 @@ class HeldOut(Generic[_T]):
 
     def score(self, candidate: _T, without: int | None = None) -> float:
         """Judge a candidate by all folds, or without a fold."""
-        if without is None:
-            return _rounded(self.shares(candidate))
-        if self._nested:
-            return self._inner_score(candidate, without)
-        return _rounded(self.shares(candidate)[self._outside(without)])
+        if (candidate, without) not in self._scores:
+            if self._nested and without is not None:
+                shares = self._judge(*self.without(candidate, without))
+            else:
+                shares = self.shares(candidate)[self._outside(without)]
+            self._scores[candidate, without] = _rounded(shares)
+        return self._scores[candidate, without]
 
     def _outside(self, fold: int | None) -> NDArray[np.bool_]:
         rows = np.concatenate([held for _, held in self.folds])
         return ~np.isin(rows, [] if fold is None else self.folds[fold][1])
-
-    def _inner_score(self, candidate: _T, without: int) -> float:
-        if (candidate, without) not in self._inner_scores:
-            shares = self._judge(*self.without(candidate, without))
-            self._inner_scores[candidate, without] = _rounded(shares)
-        return self._inner_scores[candidate, without]
 
     def without(self, candidate: _T, fold: int) -> tuple[list[RealArray], list[Indices]]:
         """Return decisions on matrices outside a fold by models of the nest, and their rows."""
@@ -176,11 +172,11 @@ class HeldOut(Generic[_T]):
 
         Where nothing can be judged without a fold, it is the candidate in the middle.
         """
-        if without is not None and not self._can_judge(without):
-            return candidates[len(candidates) // 2]
-        numbers: Iterable[int] = range(len(self.folds))
+        numbers: Sequence[int] = range(len(self.folds))
         if without is not None and self._nested:
             numbers = [len(self.folds) + number for number, _ in self._nest.judged[without]]
+        if without is not None and len(numbers) < (1 if self._nested else 2):
+            return candidates[len(candidates) // 2]
 
         def first_best(tried: Sequence[_T]) -> _T:
             self.compute(tried, numbers)
@@ -194,9 +190,6 @@ class HeldOut(Generic[_T]):
     def _is_better(self, one: _T, other: _T, without: int | None) -> bool:
         gains = (self.shares(one) - self.shares(other))[self._outside(without)]
         return float(gains.sum()) > self._margin * np.sqrt(len(gains)) * float(gains.std())
-
-    def _can_judge(self, without: int) -> bool:
-        return bool(self._nest.judged[without]) if self._nested else len(self.folds) > 1
 
 
 def _rounded(shares: RealArray) -> float:

@@ -4,9 +4,8 @@ Data in memory is checked as a whole, data in shards block by block, by the same
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,13 +13,13 @@ from sklearn.utils import assert_all_finite, check_array, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
-from divlearn.arrays import Labels, RealArray
+from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import ClassWeight, check_sortable
 
 _FEW = 20  # matrices, among which any number of classes is plausible
 
 
-def check_labels(y: ArrayLike | None, n_matrices: int, *, warn: bool = True) -> NDArray[Any]:
+def check_labels(y: ArrayLike | None, n_matrices: int, *, warn: bool = True) -> Labels:
     """Return labels, one for every matrix; warn of a column, which is taken as labels."""
     labels: Labels = column_or_1d(require_targets(y), warn=warn)
     check_sortable(labels, "y")
@@ -40,7 +39,7 @@ def check_numbers(y: ArrayLike | None, n_matrices: int) -> RealArray:
     return numbers
 
 
-def check_rows(values: NDArray[Any], n_matrices: int, name: str) -> None:
+def check_rows(values: Sized, n_matrices: int, name: str) -> None:
     if len(values) != n_matrices:
         raise ValueError(
             f"{name} has {len(values)} rows, but X has {n_matrices} matrices (inconsistent numbers "
@@ -57,7 +56,7 @@ def require_targets(y: ArrayLike | None) -> ArrayLike:
     return y
 
 
-def find_classes(labels: Labels) -> NDArray[Any]:
+def find_classes(labels: Labels) -> Labels:
     try:
         return np.unique(labels)
     except TypeError as error:
@@ -67,14 +66,14 @@ def find_classes(labels: Labels) -> NDArray[Any]:
         ) from error
 
 
-def join_classes(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
+def join_classes(first: Labels, second: Labels) -> Labels:
     if (first.dtype.kind == "U") != (second.dtype.kind == "U"):
         # NumPy would make strings of numbers.
         first, second = first.astype(object), second.astype(object)
     return find_classes(np.concatenate([first, second]))
 
 
-def class_factors(class_weight: ClassWeight, classes: Labels, counts: NDArray[Any]) -> RealArray:
+def class_factors(class_weight: ClassWeight, classes: Labels, counts: Indices) -> RealArray:
     """Return what the weights of the matrices of every class are multiplied by."""
     if isinstance(class_weight, str) and class_weight == "balanced":
         return counts.sum() / (len(classes) * counts)
@@ -84,7 +83,9 @@ def class_factors(class_weight: ClassWeight, classes: Labels, counts: NDArray[An
     return factors
 
 
-def keep_classes(classes: Labels, counts: NDArray[Any], totals: NDArray[Any]) -> NDArray[np.bool_]:
+def keep_classes(
+    classes: Labels, counts: Indices, totals: RealArray | Indices
+) -> NDArray[np.bool_]:
     """Say which classes have a weight; raise unless two have."""
     kept = totals > 0
     if kept.sum() < 2:

@@ -3,14 +3,15 @@
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from operator import ne
+from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import ClassWeight, RandomState
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.calibration import (
@@ -37,26 +38,18 @@ from divlearn.tolerances import LEARNING_ACCURACY
 
 _T = TypeVar("_T", bound=Hashable)
 _F = TypeVar("_F")
+Model = Any  # whatever `_decide` of a classifier understands
 Judge = Callable[[Sequence[RealArray], Sequence[Indices]], RealArray]  # see `HeldOut`
 
 _LEAST = np.log(1e-4)  # of logarithms in the loss: no single matrix decides
 
 
 class Training:
-    """Checked matrices, their classes and folds, and features that classifiers share.
-
-    Attributes
-    ----------
-    data : Labelled
-    folds : list of Fold
-    engine : Engine
-    parts : list of Fold
-        The folds, those of the nest, and last everything, which holds out nothing.
-    """
+    """Checked matrices, their classes and folds, and features that classifiers share."""
 
     def __init__(self, data: Labelled, folds: Folds, engine: Engine) -> None:
         self.data, self.folds, self.engine = data, list(folds), engine
-        self._known: dict[Hashable, Any] = {}
+        self._known: dict[Hashable, object] = {}
 
     @cached_property
     def nest(self) -> Nest:
@@ -64,6 +57,7 @@ class Training:
 
     @cached_property
     def parts(self) -> list[Fold]:
+        """The folds, those of the nest, and last everything, which holds out nothing."""
         everything = np.arange(len(self.data.codes))
         return [*self.folds, *self.nest.folds, (everything, everything[:0])]
 
@@ -86,8 +80,7 @@ class Training:
         """Return what was computed before under this key, or compute it."""
         if key not in self._known:
             self._known[key] = compute()
-        known: _F = self._known[key]
-        return known
+        return cast(_F, self._known[key])
 
 
 class Grid(NamedTuple, Generic[_T]):
@@ -102,13 +95,10 @@ def near_the_middle(grid: Grid[_T]) -> Grid[_T]:
 
     def neighbours(candidate: Any) -> list[_T]:
         """Return those that differ in one parameter at most."""
-        return [one for one in grid.candidates if _n_differ(one, candidate) < 2]
+        each: Sequence[Any] = grid.candidates
+        return [one for one in each if sum(map(ne, one, candidate)) < 2]
 
     return Grid(neighbours(grid.candidates[len(grid.candidates) // 2]), neighbours)
-
-
-def _n_differ(one: Any, other: Any) -> int:
-    return sum(a != b for a, b in zip(one, other, strict=True))
 
 
 class Chosen(NamedTuple, Generic[_T]):
@@ -211,18 +201,18 @@ class HeldOutClassifier(MatrixClassifierMixin, BaseEstimator, Generic[_T]):  # t
     best_score_: float
     message_: str
     cv_results_: dict[str, Any]
-    model_: Any
+    model_: Model
 
     @abstractmethod
     def _grid(self, training: Training) -> Grid[_T]:
         """Candidates to choose from."""
 
     @abstractmethod
-    def _learner(self, training: Training, number: int) -> Callable[[_T], Any]:
+    def _learner(self, training: Training, number: int) -> Callable[[_T], Model]:
         """Prepare a part of the training data, and return a function from candidates to models."""
 
     @abstractmethod
-    def _decide(self, model: Any, training: Training, number: int) -> RealArray:
+    def _decide(self, model: Model, training: Training, number: int) -> RealArray:
         """Decide on what a part holds out."""
 
     @abstractmethod
@@ -295,7 +285,7 @@ class HeldOutClassifier(MatrixClassifierMixin, BaseEstimator, Generic[_T]):  # t
         self.model_ = self._learner(training, training.whole)(best)
 
     def _hold_out(self, training: Training) -> HeldOut[_T]:
-        learners: dict[int, Callable[[_T], Any]] = {}
+        learners: dict[int, Callable[[_T], Model]] = {}
 
         def decide(candidate: _T, number: int) -> RealArray:
             if number not in learners:
@@ -321,14 +311,12 @@ class HeldOutClassifier(MatrixClassifierMixin, BaseEstimator, Generic[_T]):  # t
     ) -> None:
         data = training.data
         self.best_params_ = self._describe(chosen.best)
-        form, temperature = chosen.calibration
-        self.calibration_ = form, temperature
+        self.calibration_ = chosen.calibration.form, chosen.calibration.temperature
         self.oof_proba_ = data.spread(chosen.rows, chosen.probabilities)
         self._optimistic_proba = data.spread(chosen.rows, chosen.optimistic)
         right = chosen.probabilities.argmax(axis=1) == data.codes[chosen.rows]
         self.held_out_accuracy_ = float(np.average(right, weights=data.weights[chosen.rows]))
-        tried = [*grid.candidates, chosen.best, *grid.refine(chosen.best)]
-        tried = list(dict.fromkeys(tried))
+        tried = list(dict.fromkeys([*grid.candidates, chosen.best, *grid.refine(chosen.best)]))
         self.cv_results_ = self._tabulate(training, held_out, tried)
         self.best_score_ = float(self.cv_results_["mean_test_score"].max())
         named = ", ".join(f"{name} = {_short(one)}" for name, one in self.best_params_.items())
@@ -369,7 +357,7 @@ class HeldOutClassifier(MatrixClassifierMixin, BaseEstimator, Generic[_T]):  # t
         return np.exp(self.predict_log_proba(X))
 
 
-def _column(values: Sequence[Any]) -> NDArray[Any]:
+def _column(values: Sequence[object]) -> Labels:
     if all(isinstance(one, int | float) for one in values):
         return np.array(values)
     column = np.empty(len(values), dtype=object)
@@ -377,5 +365,5 @@ def _column(values: Sequence[Any]) -> NDArray[Any]:
     return column
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)

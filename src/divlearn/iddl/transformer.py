@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from divlearn.arrays import RealArray, to_host
 from divlearn.checks import RandomState
-from divlearn.engines import Engine
+from divlearn.engines import Engine, Prepared
 from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import check_training, fit_method
@@ -112,7 +112,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
             return self
         targets = _check_targets(y, len(matrices))
         learner = _make_learner(targets, self.get_params(deep=False) | {"regularize": "raise"})
-        learner.fit(matrices, targets, groups=groups)
+        learner.fit(Prepared.checked(matrices), targets, groups=groups)
         for name in _LEARNED:
             setattr(self, name, getattr(learner, name))
         self._n_features_out = len(self.atoms_) * self.alpha_.shape[1]

@@ -1,18 +1,21 @@
-"""What the first step of a pipeline was fitted to: recordings, for which covariances may pass.
+"""A guard in front of pipelines of recordings, which refuses covariances.
 
 Transformers of recordings, shape (n_channels, n_times), take square matrices too, and say nothing.
 """
 
+from collections.abc import Sequence
 from copy import copy
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.pipeline import Pipeline
 
 from divlearn.arrays import array_or_list
 from divlearn.spd import are_covariances
 
+_T = TypeVar("_T")
 # Of pyRiemann; all others in its module `estimation` take recordings.
 _OF_MATRICES = {"Shrinkage"}
 
@@ -27,12 +30,12 @@ class Recordings(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     shape_: tuple[int, ...] | None = None
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Sequence[ArrayLike], y: object = None) -> Self:
         """Note the shape of the first recording."""
         self.shape_ = np.shape(X[0])
         return self
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: _T) -> _T:
         """Return X, unless all of it are covariances."""
         given = array_or_list(X)
         if isinstance(given, np.ndarray) and are_covariances(given):
@@ -53,7 +56,7 @@ class Recordings(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return True
 
 
-def guarded(model: Any, X: Any = None) -> Any:
+def guarded(model: BaseEstimator, X: Any = None) -> BaseEstimator:
     """Let a fitted pipeline of recordings begin with `Recordings`, if its first step takes all."""
     # X are some of the samples it was fitted to; without them the class of the step tells.
     if hasattr(model, "best_estimator_"):
@@ -77,6 +80,6 @@ def guarded(model: Any, X: Any = None) -> Any:
     return changed
 
 
-def _takes_recordings(step: Any) -> bool:
+def _takes_recordings(step: object) -> bool:
     homes = {kind.__module__ for kind in type(step).__mro__}
     return "pyriemann.estimation" in homes and type(step).__name__ not in _OF_MATRICES

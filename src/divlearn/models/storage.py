@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import sklearn
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from divlearn import __version__
@@ -26,14 +26,14 @@ from divlearn.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npz
 from divlearn.files.stacks import MODEL_PAGE
 from divlearn.files.variables import Refusal, check_limit, explaining, open_regular, quote
 from divlearn.models.samples import guarded
-from divlearn.models.tree import TreeReader, TreeWriter, Unknown
+from divlearn.models.tree import Node, TreeReader, TreeWriter, Unknown
 
 MODEL = "model"
 VERSION = 4  # of the format: of files, not of the library
 _LONGEST_PAGE = 2**26
 
 
-def save(model: BaseEstimator, path: str | os.PathLike[str], X: Any = None) -> None:
+def save(model: BaseEstimator, path: str | os.PathLike[str], X: ArrayLike | None = None) -> None:
     """Save an estimator, fitted or not, in one file.
 
     Parameters
@@ -116,7 +116,7 @@ def load(path: str | os.PathLike[str], *, trusted: Collection[str] = (), limit: 
     return model
 
 
-def write_object(value: Any, path: Path, kind: str) -> None:
+def write_object(value: object, path: Path, kind: str) -> None:
     """Write a file of some kind; `divlearn.models.tree.Unknown` tells what has no place in it."""
     writer = TreeWriter(strict=kind != MODEL)
     tree = writer.write(value)
@@ -138,7 +138,7 @@ def write_object(value: Any, path: Path, kind: str) -> None:
 def read_object(
     path: Path,
     kind: str,
-    wanted: type[Any],
+    wanted: type,
     limit: int = sys.maxsize,
     trusted: Collection[str] = (),
 ) -> tuple[Any, dict[str, str]]:
@@ -167,13 +167,13 @@ def libraries() -> dict[str, str]:
     return {"divlearn": __version__, "numpy": np.__version__, "scikit-learn": sklearn.__version__}
 
 
-def fingerprint(value: Any) -> str:
+def fingerprint(value: object) -> str:
     """SHA-256 of all that a file would hold of a value."""
     writer = TreeWriter(strict=True)
     return _digest(writer.write(value), writer.arrays)
 
 
-def _digest(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
+def _digest(tree: Node, arrays: Mapping[str, NDArray[Any]]) -> str:
     """SHA-256 of a tree and its arrays; checksums of the archive know no member from another."""
     found = hashlib.sha256(json.dumps(tree).encode())
     for name, array in arrays.items():
@@ -188,7 +188,7 @@ def _foreign(kind: str, *, holds_arrays: bool = False) -> str:
     return f"{what} a {kind} of divlearn; pass a file that {source} written"
 
 
-def _read_page(file: BinaryIO, kind: str) -> dict[str, Any]:
+def _read_page(file: BinaryIO, kind: str) -> dict[str, Node]:
     """Read the page of JSON, checked for being ours, whole, and of a version that can be read."""
     with zipfile.ZipFile(file) as archive:
         members = {info.filename: info for info in archive.infolist()}

@@ -6,7 +6,7 @@ classes, which cannot be filled, are made as their ``__reduce__`` tells.
 """
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,9 +20,17 @@ from sklearn.utils.metadata_routing import MetadataRequest
 from divlearn.divergence import DIVERGENCES, Divergence
 from divlearn.engines import Engine, get_engine
 from divlearn.files.variables import Damage, Refusal
-from divlearn.models.attributes import check_attributes, check_machine, complete, find_nan
-from divlearn.models.trust import find, get_name, lies_in
+from divlearn.models.trust import (
+    check_attributes,
+    check_machine,
+    complete,
+    find,
+    find_nan,
+    get_name,
+    lies_in,
+)
 
+Node = Any  # of a tree: what JSON has
 _DEEPEST = 60  # levels, far more than models have
 _PLAIN_KINDS = "biufcSU"
 # Modules of compiled classes that may be called.
@@ -41,7 +49,7 @@ class TreeWriter:
         self._strict = strict
         self._known: dict[int, str] = {}  # arrays that several objects share are kept once
 
-    def write(self, value: Any, path: str = "model", depth: int = 0) -> Any:
+    def write(self, value: object, path: str = "model", depth: int = 0) -> Node:
         if depth > _DEEPEST:
             raise Unknown(f"{path[:200]}... contains itself")
         if value is None or isinstance(value, bool | str) or type(value) in (int, float):
@@ -62,7 +70,7 @@ class TreeWriter:
             return {"name": self._write_name(value, path)}
         return self._write_object(value, path, depth)
 
-    def _write_object(self, value: Any, path: str, depth: int) -> dict[str, Any]:
+    def _write_object(self, value: object, path: str, depth: int) -> Node:
         kind = type(value)
         try:
             state = vars(value)
@@ -100,7 +108,7 @@ class TreeReader:
     trusted: Collection[str]
     finished: bool
 
-    def read(self, node: Any, depth: int = 0) -> Any:
+    def read(self, node: Node, depth: int = 0) -> Any:
         if depth > _DEEPEST:
             raise Damage(f"its tree is deeper than {_DEEPEST} levels")
         match node:
@@ -120,7 +128,7 @@ class TreeReader:
                     return _KINDS[kind].join(*self._list(parts, depth))
         raise Damage(f"its tree holds {node!r:.80}, which means nothing")
 
-    def _list(self, nodes: list[Any], depth: int) -> list[Any]:
+    def _list(self, nodes: list[Node], depth: int) -> list[object]:
         return [self.read(node, depth + 1) for node in nodes]
 
     def _named(self, name: str) -> Any:
@@ -138,7 +146,7 @@ class TreeReader:
             )
         return found
 
-    def _object(self, name: str, state: dict[str, Any], depth: int) -> Any:
+    def _object(self, name: str, state: dict[str, Node], depth: int) -> object:
         kind = self._named(name)
         values = {key: self.read(node, depth + 1) for key, node in state.items()}
         check_attributes(kind, values)
@@ -152,32 +160,34 @@ class TreeReader:
 
 # --- values that are made of others
 
+Requests = dict[str, bool | str | None]  # of a method, by names of parameters
+
 
 class _Kind(NamedTuple):
-    type: type[Any]
+    type: type
     split: Callable[[Any], Any]  # of a value into parts, None for values of another kind
     join: Callable[..., Any]  # of the parts to a value
 
 
-def _with_state(made: Any, *states: Any) -> Any:
+def _with_state(made: Any, *states: object) -> object:
     for state in states:
         made.__setstate__(state)
     return made
 
 
-def _join_generator(state: dict[str, Any]) -> np.random.Generator:
+def _join_generator(state: Mapping[str, object]) -> np.random.Generator:
     generator = np.random.default_rng()
     generator.bit_generator.state = state
     return generator
 
 
-def _split_requests(value: MetadataRequest) -> tuple[str, dict[str, Any]]:
+def _split_requests(value: MetadataRequest) -> tuple[str, dict[str, Requests]]:
     # Their owner, for display only, is the model itself.
     methods = {key: one.requests for key, one in vars(value).items() if hasattr(one, "requests")}
     return type(value.owner).__name__, methods
 
 
-def _join_requests(owner: str, requests: dict[str, dict[str, Any]]) -> MetadataRequest:
+def _join_requests(owner: str, requests: dict[str, Requests]) -> MetadataRequest:
     joined = MetadataRequest(owner)
     for method, aliases in requests.items():
         for name, alias in aliases.items():
@@ -190,14 +200,11 @@ def _split_compiled(value: Any) -> Any:
     if not lies_in(kind.__module__, _COMPILED):
         return None
     _, args, *state = value.__reduce__()
-    return (
-        kind,
-        () if args[:1] == (kind,) else args,
-        *state,
-    )  # Cython passes the class, no arguments
+    given = () if args[:1] == (kind,) else args  # Cython passes the class, no arguments
+    return kind, given, *state
 
 
-def _join_compiled(kind: Any, args: Any, *state: Any) -> Any:
+def _join_compiled(kind: object, args: Sequence[object], *state: object) -> object:
     if not (isinstance(kind, type) and lies_in(kind.__module__, _COMPILED)):
         raise Damage(f"it calls {kind!r:.80}, which is no compiled class of scikit-learn")
     return _with_state(kind(*args), *state)
@@ -250,7 +257,7 @@ _KINDS: Mapping[str, _Kind] = {
 _EXACT = (list, tuple, set, dict)  # instances of other types that derive from these are refused
 
 
-def _take_apart(value: Any) -> tuple[str, Any] | None:
+def _take_apart(value: object) -> tuple[str, Iterable[object]] | None:
     """Return the name of the kind of a value and its parts, None if it has none."""
     for name, kind in _KINDS.items():
         exact = type(value) is kind.type or kind.type not in _EXACT

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from divlearn.arrays import IntArray, Labels, RealArray
 from divlearn.engines import Engine, Prepared, get_engine
@@ -25,7 +24,7 @@ _THREAD_OPERATIONS = 1e8  # for which more threads are worth starting
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """The engine of each block, made on the machine of the block, and the shrinkage of its data."""
+    """The engine of a block, made on the machine of the block, and the shrinkage of its data."""
 
     name: str | Engine = "auto"  # an Engine only for blocks in this process
     n_threads: int | None = None
@@ -102,29 +101,26 @@ class LazyBlock(Lazy):
     unit: Unit | None = None  # of the weights; None before all blocks were read and checked
 
     def load(self) -> Block:
-        block = make_block(self.number, self.source, self.choice, check=self.unit is None)
+        """Read matrices and prepare them for an engine; messages name the shard and the index."""
+        X, y, weights = map(load, (self.source.X, self.source.y, self.source.weights))
+        name, shrinkage = f"shard {self.number} ({self.source.name})", self.choice.shrinkage
+        if self.unit is None:
+            matrices = check_spd(
+                X, regularize=shrinkage or "raise", ndim=3, dtype=np.float64, name=f"{name}, X"
+            )
+        else:
+            matrices = np.asarray(X, dtype=np.float64)
+            matrices = 0.5 * (matrices + matrices.mT)
+            shrink(matrices, shrinkage)
+        with locate_errors(name):
+            weights = as_weights(weights, len(matrices))
+        data = self.choice.get().prepare(Prepared.checked(matrices))
+        block = Block(self.number, data, self.choice, y, weights)
         return block if self.unit is None else block.reweighted(self.unit)
 
     def reweighted(self, unit: Unit) -> LazyBlock:
         """Return a block of the same matrices, checked before, with weights divided by a unit."""
         return replace(self, unit=unit)
-
-
-def make_block(number: int, source: Source, choice: EngineChoice, *, check: bool = True) -> Block:
-    """Read matrices and prepare them for an engine; messages name the shard and the index."""
-    X, y, weights = map(load, (source.X, source.y, source.weights))
-    name = f"shard {number} ({source.name})"
-    if check:
-        regularize = choice.shrinkage or "raise"
-        matrices = check_spd(X, regularize=regularize, ndim=3, dtype=np.float64, name=f"{name}, X")
-    else:
-        matrices = np.asarray(X, dtype=np.float64)
-        matrices = 0.5 * (matrices + matrices.mT)
-        shrink(matrices, choice.shrinkage)
-    with locate_errors(name):
-        weights = as_weights(weights, len(matrices))
-    data = choice.get().prepare(Prepared.checked(matrices))
-    return Block(number, data, choice, y, weights)
 
 
 def block_in_memory(
@@ -151,7 +147,7 @@ def locate_block(block: Block) -> Iterator[None]:
         yield
 
 
-def targets_block(block: Block) -> NDArray[Any]:
+def targets_block(block: Block) -> Labels:
     with locate_block(block):
         return np.asarray(require_targets(block.y))
 

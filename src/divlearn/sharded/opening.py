@@ -12,13 +12,14 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
-from divlearn.engines import Engine, get_engine
+from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.engines.dask import DaskEngine, as_dask
 from divlearn.fitting.labelled import check_size
 from divlearn.fitting.targets import check_rows
 from divlearn.sharded.blocks import COPIES, EngineChoice, LazyBlock, block_in_memory, encode_block
-from divlearn.sharded.shards import MemoryShards, Parts, Shards
+from divlearn.sharded.shards import DaskShards, MemoryShards, Parts, Shards
 from divlearn.sharded.sources import (
+    Data,
     Source,
     are_paths,
     is_dask_array,
@@ -29,6 +30,7 @@ from divlearn.sharded.sources import (
 from divlearn.spd import Shrinkage, check_and_learn, learn_shrinkage, mean_eigenvalues
 from divlearn.weights import check_weights
 
+Regularization = str | float | Shrinkage | None  # as in `divlearn.check_spd`
 _BLOCK_BYTES = 1 << 24
 _LEAST_ROWS = 256
 _BLOCKS_PER_THREAD = 4  # so that fast workers can take more blocks than slow ones
@@ -37,7 +39,7 @@ _UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**
 _LARGE_MAP = 1 << 30  # bytes of a memory map; joblib makes maps of arrays that fit in memory
 
 
-def is_sharded(X: Any, engine: Any = None) -> bool:
+def is_sharded(X: Data, engine: str | Engine | DaskEngine = "auto") -> bool:
     """Whether data comes in shards, or the engine keeps data in shards."""
     return (
         isinstance(X, Shards)
@@ -51,15 +53,15 @@ def is_sharded(X: Any, engine: Any = None) -> bool:
 
 
 def open_shards(
-    X: Any,
-    y: Any = None,
-    sample_weight: Any = None,
+    X: Data,
+    y: Data = None,
+    sample_weight: Data = None,
     *,
     engine: str | Engine | DaskEngine = "auto",
     accuracy: str | float = "auto",
     memory_limit: int | str | None = None,
     block_size: int | None = None,
-    regularize: str | float | Shrinkage | None = "raise",
+    regularize: Regularization = "raise",
 ) -> Shards:
     """Open data in shards.
 
@@ -98,11 +100,7 @@ def open_shards(
     (3, 5, 2)
     """
     if isinstance(X, Shards):
-        if y is not None or sample_weight is not None:
-            raise ValueError("X is opened already; pass y and sample_weight to open_shards")
-        if regularize not in ("raise", None, X.shrinkage):
-            raise ValueError(f"X is opened already; pass regularize={regularize!r} to open_shards")
-        return X
+        return _check_opened(X, y, sample_weight, regularize)
     dask = as_dask(engine) or (DaskEngine() if is_dask_array(X) else None)
     client = None if dask is None else dask.connect()
     limit = _parse_limit(memory_limit) if client is None else None
@@ -114,19 +112,24 @@ def open_shards(
     ]
     shrinkage = learn_shrinkage(regularize, partial(_mean_sizes, sources))
     if dask is not None:
-        from divlearn.sharded.dask_shards import DaskShards
-
         choice = EngineChoice(dask.engine, dask.n_threads, accuracy, shrinkage)
         shards: Shards = DaskShards(client, sources, choice)
     else:
         assert not isinstance(engine, DaskEngine)
-        choice = EngineChoice(engine, None, accuracy, shrinkage)
-        shards = _open_local(sources, choice, limit)
+        shards = _open_local(sources, EngineChoice(engine, None, accuracy, shrinkage), limit)
     if shards.n_matrices == 0:  # which reads and checks all matrices
         raise ValueError("X holds no matrices (n_samples=0); pass at least one")
     shards.normalize_weights()
     shards.shrinkage = shrinkage
     return shards
+
+
+def _check_opened(X: Shards, y: Data, sample_weight: Data, regularize: Regularization) -> Shards:
+    if y is not None or sample_weight is not None:
+        raise ValueError("X is opened already; pass y and sample_weight to open_shards")
+    if regularize not in ("raise", None, X.shrinkage):
+        raise ValueError(f"X is opened already; pass regularize={regularize!r} to open_shards")
+    return X
 
 
 def _open_local(sources: Sequence[Source], choice: EngineChoice, limit: float | None) -> Shards:
@@ -155,7 +158,7 @@ def _parse_limit(limit: int | str | None) -> float | None:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def _block_lengths(X: Any, block_size: int | None, threads: int) -> Sequence[int]:
+def _block_lengths(X: Data, block_size: int | None, threads: int) -> Sequence[int]:
     """Cut matrices into blocks; a Dask array keeps its chunks."""
     if is_dask_array(X):
         chunks: tuple[int, ...] = X.chunks[0]
@@ -168,22 +171,30 @@ def _block_lengths(X: Any, block_size: int | None, threads: int) -> Sequence[int
 
 
 def open_data(
-    X: Any,
-    y: Any = None,
-    sample_weight: Any = None,
+    X: Data,
+    y: Data = None,
+    sample_weight: Data = None,
     *,
     engine: str | Engine | DaskEngine = "auto",
     accuracy: str | float = "auto",
-    regularize: Any = "raise",
+    regularize: Regularization = "raise",
 ) -> Shards:
-    """Open and check the data that an estimator is given; an array in memory is one block."""
+    """Open and check the data that an estimator is given; an array in memory is one block.
+
+    `Prepared` matrices were checked and regularized before.
+    """
     if is_sharded(X, engine) or (isinstance(X, np.memmap) and X.nbytes > _LARGE_MAP):
         return open_shards(
             X, y, sample_weight, engine=engine, accuracy=accuracy, regularize=regularize
         )
     assert not isinstance(engine, DaskEngine)
     chosen = get_engine(engine, accuracy=accuracy)
-    matrices, shrinkage = check_and_learn(X, regularize, sample_weight, ndim=3, dtype=np.float64)
+    if isinstance(X, Prepared):
+        matrices, shrinkage = X.matrices, None
+    else:
+        matrices, shrinkage = check_and_learn(
+            X, regularize, sample_weight, ndim=3, dtype=np.float64
+        )
     weights = check_weights(sample_weight, len(matrices))
     if y is not None:
         y = np.asarray(y)
@@ -193,7 +204,7 @@ def open_data(
     return shards
 
 
-def open_training(estimator: Any, *data: Any, **options: Any) -> Shards:
+def open_training(estimator: Any, *data: Data, **options: Any) -> Shards:
     """Open training data, and store in `shrinkage_` how this and new data are regularized."""
     options |= {"engine": estimator.engine, "regularize": estimator.regularize}
     shards = open_data(*data, **options)
@@ -201,7 +212,7 @@ def open_training(estimator: Any, *data: Any, **options: Any) -> Shards:
     return shards
 
 
-def open_new(estimator: Any, X: Any, sample_weight: Any = None, **options: Any) -> Shards:
+def open_new(estimator: Any, X: Data, sample_weight: Data = None, **options: Any) -> Shards:
     """Open new data for a fitted estimator, and check the size of its matrices."""
     check_is_fitted(estimator)
     options |= {"engine": estimator.engine, "regularize": estimator.shrinkage_}
@@ -211,7 +222,7 @@ def open_new(estimator: Any, X: Any, sample_weight: Any = None, **options: Any) 
 
 
 def encode(
-    X: Any,
+    X: Data,
     atoms: ArrayLike,
     alpha: ArrayLike,
     beta: ArrayLike,

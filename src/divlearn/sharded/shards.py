@@ -1,27 +1,29 @@
-"""Shards: matrices in blocks, and computations over all blocks."""
+"""Shards: matrices in blocks, and computations over all blocks, here or on workers of Dask."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import chain, islice
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.engines.cpu import cpu_engine
-from divlearn.sharded.blocks import Block, block_in_memory
-from divlearn.sharded.sources import Stored, load
+from divlearn.sharded.blocks import Block, EngineChoice, LazyBlock, block_in_memory
+from divlearn.sharded.sources import Data, Source, Stored, is_dask_array, load
+from divlearn.spd import Shrinkage
 from divlearn.weights import Sum, Unit, add_weights, mean_weight
 
 FAN_IN = 8
 SAMPLE = 10_000  # matrices in the sample from which fits start
 
-Function = Callable[..., Any]
-Merge = Callable[[Any, Any], Any]
-Parts = Sequence[Any]  # one result for each block, stored where the block is
+Client = Any  # distributed.Client, which has no types
+Result = Any  # of a function of blocks: any value that pickles; with Dask, its future
+Function = Callable[..., Result]
+Merge = Callable[[Result, Result], Result]
+Parts = Sequence[Result]  # one for each block, stored where the block is
 
 
 class Shards:
@@ -38,16 +40,17 @@ class Shards:
         Whether `hold` stores results in temporary files.
     """
 
-    shrinkage: tuple[float, float] | None = None  # how the matrices were regularized
+    shrinkage: Shrinkage | None = None  # how the matrices were regularized
+    whole: Block | None = None  # all matrices, if they are one block in memory
 
-    def __init__(self, blocks: Sequence[Any], *, in_files: bool = False) -> None:
+    def __init__(self, blocks: Sequence[Block | LazyBlock], *, in_files: bool = False) -> None:
         self._blocks, self._in_files = list(blocks), in_files
 
-    def map(self, function: Function, *shared: Any, parts: Sequence[Parts] = ()) -> list[Any]:
+    def map(self, function: Function, *shared: object, parts: Sequence[Parts] = ()) -> list[Result]:
         """Call a function for each block and return the results."""
         return self._gather(list(self._apply(function, shared, parts)))
 
-    def hold(self, function: Function, *shared: Any, parts: Sequence[Parts] = ()) -> Parts:
+    def hold(self, function: Function, *shared: object, parts: Sequence[Parts] = ()) -> Parts:
         """Call a function for each block and leave the results where the blocks are."""
         results = self._apply(function, shared, parts)
         return list(map(Stored, results) if self._in_files else results)
@@ -55,10 +58,10 @@ class Shards:
     def reduce(
         self,
         function: Function,
-        *shared: Any,
+        *shared: object,
         parts: Sequence[Parts] = (),
         merge: Merge | None = None,
-    ) -> Any:
+    ) -> Result:
         """Call a function for each block and merge the results, by default into a sum.
 
         Neighbours are merged in groups of eight, level by level. So the result depends on the
@@ -69,11 +72,11 @@ class Shards:
     def fold(
         self,
         function: Function,
-        state: Any,
+        state: Result,
         order: Sequence[int],
-        *shared: Any,
+        *shared: object,
         parts: Sequence[Parts] = (),
-    ) -> Any:
+    ) -> Result:
         """Update a state block by block; the function takes it before the shared arguments."""
         common, state = self._send((function, shared)), self._send(state)
         for i in order:
@@ -81,13 +84,13 @@ class Shards:
         return self._gather([state])[0]
 
     def _apply(
-        self, function: Function, shared: tuple[Any, ...], parts: Sequence[Parts]
-    ) -> Iterator[Any]:
+        self, function: Function, shared: tuple[object, ...], parts: Sequence[Parts]
+    ) -> Iterator[Result]:
         common = self._send((function, shared))
         for i in range(len(self._blocks)):
             yield self._call_block(i, common, *(part[i] for part in parts))
 
-    def _merge(self, results: Iterator[Any], merge: Merge) -> Any:
+    def _merge(self, results: Iterator[Result], merge: Merge) -> Result:
         """Merge neighbours in groups, and these again; few results are in memory at a time."""
         groups = iter(lambda: list(islice(results, FAN_IN)), [])
         merged = (self._call(_merge, merge, *group) for group in groups)
@@ -96,16 +99,16 @@ class Shards:
 
     # `DaskShards` overrides these, which call functions in this process.
 
-    def _call_block(self, i: int, common: Any, *arguments: Any) -> Any:
-        return self._call(call_shared, common, self._blocks[i], *arguments)
+    def _call_block(self, i: int, common: Result, *arguments: Result) -> Result:
+        return self._call(_call_shared, common, self._blocks[i], *arguments)
 
-    def _call(self, function: Function, *arguments: Any) -> Any:
+    def _call(self, function: Function, *arguments: Result) -> Result:
         return function(*map(load, arguments))
 
-    def _send(self, value: Any) -> Any:
+    def _send(self, value: object) -> Result:
         return value
 
-    def _gather(self, results: list[Any]) -> list[Any]:
+    def _gather(self, results: list[Result]) -> list[Result]:
         return results
 
     def normalize_weights(self) -> None:
@@ -114,11 +117,6 @@ class Shards:
 
     def _divide_weights(self, unit: Unit) -> None:
         self._blocks = [one.reweighted(unit) for one in self._blocks]
-
-    @property
-    def whole(self) -> Block | None:
-        """All matrices as one block, if they are in memory."""
-        return None
 
     def place(self, array: RealArray) -> RealArray:
         """Move an array to the device on which the engine keeps the matrices, if there is one."""
@@ -150,7 +148,7 @@ class Shards:
         """Number of rows of each matrix."""
         return self._outlines[0].d
 
-    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+    def __array__(self, *_: object, **__: object) -> NoReturn:
         """Refuse the conversion, which functions for arrays in memory try."""
         raise TypeError(
             f"X is {type(self).__name__} of {self.n_matrices} matrices, but must be an array in "
@@ -162,7 +160,7 @@ class Shards:
     def __len__(self) -> int:
         return len(self._blocks)
 
-    def sample(self, n_matrices: int, seed: int) -> tuple[RealArray, Any, RealArray]:
+    def sample(self, n_matrices: int, seed: int) -> tuple[RealArray, Labels | None, RealArray]:
         """Draw about `n_matrices` matrices with a weight > 0, or all if there are fewer.
 
         Returns the matrices in their order, their targets or None, and their weights.
@@ -180,13 +178,11 @@ class Shards:
 class MemoryShards(Shards):
     """All matrices in one block in memory."""
 
+    whole: Block
+
     def __init__(self, block: Block) -> None:
         super().__init__([block])
-
-    @property
-    def whole(self) -> Block:
-        block: Block = self._blocks[0]
-        return block
+        self.whole = block
 
     def place(self, array: RealArray) -> RealArray:
         return self.whole.engine.place(array, self.whole.data)
@@ -195,8 +191,57 @@ class MemoryShards(Shards):
         return self.whole.only(np.flatnonzero(self.whole.weights))
 
 
-@dataclass(frozen=True)
-class _Outline:
+class DaskShards(Shards):
+    """Blocks on the workers of a Dask client; Dask loads blocks of a lost worker again."""
+
+    def __init__(self, client: Client, sources: Sequence[Source], choice: EngineChoice) -> None:
+        import dask
+
+        self._client = client
+        names = [source.name for source in sources]
+        columns = [
+            client.compute(values) if is_dask_array(values[0]) else values
+            for values in zip(*((one.X, one.y, one.weights) for one in sources), strict=True)
+        ]
+        # Neighbours are on one worker, because their results are merged first.
+        workers = sorted(client.nthreads())
+        self._homes = [workers[i * len(workers) // len(names)] for i in range(len(names))]
+        # Arrays in memory have to travel to the workers once, which Dask would warn of.
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": 2**60}):
+            super().__init__(
+                [
+                    self._submit(i, _load_block, choice, i, *source)
+                    for i, source in enumerate(zip(names, *columns, strict=True))
+                ]
+            )
+
+    def _submit(self, i: int, function: Function, *arguments: Result) -> Result:
+        """Call a function on the worker that has a block, or on any other if that is lost."""
+        home = {"workers": [self._homes[i]], "allow_other_workers": True}
+        return self._client.submit(function, *arguments, pure=False, **home)
+
+    def _call_block(self, i: int, common: Result, *arguments: Result) -> Result:
+        return self._submit(i, _call_shared, common, self._blocks[i], *arguments)
+
+    def _call(self, function: Function, *arguments: Result) -> Result:
+        return self._client.submit(function, *arguments, pure=False)
+
+    def _send(self, value: object) -> Result:
+        # As the result of a task, which Dask runs again if the worker that has it is lost.
+        return self._client.submit(lambda: value, pure=False)
+
+    def _gather(self, results: list[Result]) -> list[Result]:
+        return list(self._client.gather(results))
+
+    def _divide_weights(self, unit: Unit) -> None:
+        self._blocks = list(self.hold(Block.reweighted, unit))
+
+
+def _load_block(choice: EngineChoice, number: int, *source: Data) -> Block:
+    return LazyBlock(number, Source(*source), choice).load()
+
+
+class _Outline(NamedTuple):
     n_matrices: int
     d: int
     n_seen: int  # matrices with a weight > 0
@@ -208,16 +253,16 @@ def _outline(block: Block) -> _Outline:
     return _Outline(len(block), block.data.d, n_seen, add_weights(block.weights))
 
 
-def call_shared(common: tuple[Function, tuple[Any, ...]], *arguments: Any) -> Any:
+def _call_shared(common: tuple[Function, tuple[Result, ...]], *arguments: Result) -> Result:
     function, shared = common
     return function(*arguments, *shared)
 
 
-def _merge(merge: Merge, *results: Any) -> Any:
+def _merge(merge: Merge, *results: Result) -> Result:
     return reduce(merge, results)
 
 
-def add(first: Any, second: Any) -> Any:
+def add(first: Result, second: Result) -> Result:
     """Sum of two results: numbers, arrays, None, or tuples of these."""
     if isinstance(first, tuple):
         return tuple(map(add, first, second))
@@ -234,7 +279,7 @@ def draw_rows(block: Block, weights: RealArray, share: float, seed: int) -> Indi
     return np.sort(random_state.choice(rows, count, replace=False))
 
 
-def _draw(block: Block, share: float, seed: int) -> tuple[RealArray, Any, RealArray]:
+def _draw(block: Block, share: float, seed: int) -> tuple[RealArray, Labels | None, RealArray]:
     rows = draw_rows(block, block.weights, share, seed)
     y = None if block.y is None else block.y[rows]
     return block.matrices[rows], y, block.weights[rows]

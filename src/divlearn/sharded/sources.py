@@ -1,4 +1,4 @@
-"""Where the data of blocks comes from: arrays, files, Dask arrays or iterators."""
+"""Sources of blocks: arrays, files, Dask arrays or iterators."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import pickle
 import tempfile
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,13 +21,15 @@ from divlearn.checks import import_extra
 from divlearn.fitting.targets import check_rows, locate_errors
 from divlearn.weights import as_weights
 
+# What users have: arrays, memory maps, Dask arrays, zarr arrays, files, iterators.
+Data = Any
 
-class Lazy(ABC):
+
+class Lazy:
     """A value that is read for each use."""
 
-    @abstractmethod
     def load(self) -> Any:
-        """Read the value."""
+        raise NotImplementedError
 
 
 def load(value: Any) -> Any:
@@ -39,7 +40,7 @@ def load(value: Any) -> Any:
 class Stored(Lazy):
     """A value in a temporary file, which is deleted with this object."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         handle, self._path = tempfile.mkstemp(prefix="divlearn-", suffix=".pickle")
         weakref.finalize(self, os.unlink, self._path)
         with naming_full_disk(self._path), os.fdopen(handle, "wb") as file:
@@ -54,7 +55,7 @@ class Stored(Lazy):
 class LazyArray(Lazy):
     """Rows of an array that is opened on the machine that needs them."""
 
-    open_array: Callable[[], Any]
+    open_array: Callable[[], Data]
     shape: tuple[int, ...]
     start: int = 0
 
@@ -71,9 +72,9 @@ class Source:
     """Matrices with their targets and weights; each an array, a LazyArray or a Dask array."""
 
     name: str  # in messages
-    X: Any
-    y: Any = None
-    weights: Any = None
+    X: Data
+    y: Data = None
+    weights: Data = None
 
     def cut(self, lengths: Sequence[int]) -> list[Source]:
         """Cut into blocks of these lengths."""
@@ -86,7 +87,7 @@ class Source:
         ]
 
 
-def open_sources(X: Any, y: Any, sample_weight: Any, *, in_files: bool) -> list[Source]:
+def open_sources(X: Data, y: Data, sample_weight: Data, *, in_files: bool) -> list[Source]:
     """Open files and arrays, or read all items of an iterator, into files if asked for."""
     if callable(X):
         if y is not None or sample_weight is not None:
@@ -109,7 +110,7 @@ def open_sources(X: Any, y: Any, sample_weight: Any, *, in_files: bool) -> list[
     return sources
 
 
-def _open(values: Any, key: str) -> Any:
+def _open(values: Data, key: str) -> Data:
     """Open an array so that a slice of it is not read yet, unless it is in memory."""
     if is_path(values):
         return LazyArray(partial(open_file, values, key), open_file(values, key).shape)
@@ -123,7 +124,7 @@ def _open(values: Any, key: str) -> Any:
     return values if is_dask_array(values) else np.asanyarray(values)
 
 
-def _same(array: Any) -> Any:
+def _same(array: Data) -> Data:
     return array
 
 
@@ -135,7 +136,7 @@ def _offset(view: np.memmap[Any, Any]) -> int:
     return int(root.offset) + int(view.ctypes.data - root.ctypes.data)
 
 
-def _align(values: Any, key: str, X: Any, lengths: Sequence[int]) -> Sequence[Any]:
+def _align(values: Data, key: str, X: Data, lengths: Sequence[int]) -> Sequence[Data]:
     """Targets or weights for each source of so many matrices."""
     if values is None:
         return [None] * len(lengths)
@@ -156,7 +157,7 @@ def _align(values: Any, key: str, X: Any, lengths: Sequence[int]) -> Sequence[An
     return [values[i:j] for i, j in pairwise(accumulate(lengths, initial=0))]
 
 
-def _read_items(factory: Callable[[], Iterator[Any]], in_files: bool) -> list[Source]:
+def _read_items(factory: Callable[[], Iterator[Data]], in_files: bool) -> list[Source]:
     """Read what an iterator yields: matrices, or tuples (X, y) or (X, y, sample_weight)."""
     sources: list[Source] = []
     for item in factory():
@@ -172,19 +173,19 @@ def _read_items(factory: Callable[[], Iterator[Any]], in_files: bool) -> list[So
     return sources
 
 
-def is_path(value: Any) -> bool:
+def is_path(value: object) -> bool:
     return isinstance(value, str | Path)
 
 
-def are_paths(values: Any) -> bool:
+def are_paths(values: object) -> bool:
     return isinstance(values, list | tuple) and len(values) > 0 and all(map(is_path, values))
 
 
-def is_dask_array(X: Any) -> bool:
+def is_dask_array(X: object) -> bool:
     return type(X).__module__.startswith("dask.array")
 
 
-def open_file(file: str | Path, key: str) -> Any:
+def open_file(file: str | Path, key: str) -> Data:
     """Open a .npy file as a memory map, an array of a .npz file by its key, or a zarr array."""
     path = Path(file)
     if path.suffix == ".npy":
