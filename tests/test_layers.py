@@ -33,8 +33,8 @@ OPTIONAL = {
 # From the ground up; a module may import its own package and the packages before it.
 ORDER = [
     "atomic",
-    "checks",
     "arrays",
+    "checks",
     "tolerances",
     "threads",
     "weights",
