@@ -141,10 +141,10 @@ class CudaData(Prepared):
             yield self.resident
             return
         step = max(1, _STREAMED_BYTES // (8 * self.d * self.d))
-        uploads = _Uploads(step * self.d * self.d)
         starts = range(0, self.n_matrices, step)
         parts = (self.working[start : start + step] for start in starts)
-        for start, matrices in zip(starts, uploads.ahead(parts), strict=True):
+        uploads = _sent_ahead(parts, step * self.d * self.d)
+        for start, matrices in zip(starts, uploads, strict=True):
             yield Block.of(start, matrices)
 
 
@@ -155,42 +155,33 @@ def fits(shape: tuple[int, ...]) -> bool:
     return bool(size <= _RESIDENT_SHARE * cp.cuda.Device().mem_info[0])
 
 
-class _Uploads:
-    """Sends arrays through pinned memory on a stream of its own, one ahead of their use."""
-
-    def __init__(self, entries: int) -> None:
-        self.stream = cp.cuda.Stream(non_blocking=True)
-        self.buffers = [cp.cuda.alloc_pinned_memory(8 * entries) for _ in range(2)]
-        self.events: list[Any] = [None, None]
-        self.turn = 0
-
-    def ahead(self, arrays: Iterable[Any]) -> Iterator[Any]:
-        sent = None
-        for array in arrays:
-            following = self._send(array)
-            if sent is not None:
-                yield self._received(sent)
-            sent = following
-        if sent is not None:
-            yield self._received(sent)
-
-    def _send(self, array: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
-        turn, self.turn = self.turn, 1 - self.turn
-        if self.events[turn] is not None:  # the copy before the last has left the buffer
-            self.events[turn].synchronize()
-        staged = np.frombuffer(self.buffers[turn], np.float64, array.size).reshape(array.shape)
+def _sent_ahead(arrays: Iterable[RealArray], entries: int) -> Iterator[DeviceArray]:
+    """Send arrays through pinned memory on a stream of its own, one ahead of their use."""
+    stream = cp.cuda.Stream(non_blocking=True)
+    buffers = [cp.cuda.alloc_pinned_memory(8 * entries) for _ in range(2)]
+    events: list[Any] = [None, None]
+    sent: list[tuple[DeviceArray, Any]] = []  # arrays on their way, and events of their arrival
+    for count, array in enumerate(arrays):
+        turn = count % 2
+        if events[turn] is not None:  # the copy before the last has left the buffer
+            events[turn].synchronize()
+        staged = np.frombuffer(buffers[turn], np.float64, array.size).reshape(array.shape)
         np.copyto(staged, array)
         target = cp.empty(array.shape)
         ready = cp.cuda.get_current_stream().record()
-        self.stream.wait_event(ready)  # whatever used this memory before is done
-        target.set(staged, stream=self.stream)
-        self.events[turn] = self.stream.record()
-        return target, self.events[turn]
+        stream.wait_event(ready)  # whatever used this memory before is done
+        target.set(staged, stream=stream)
+        events[turn] = stream.record()
+        sent.append((target, events[turn]))
+        if count:
+            yield _received(*sent.pop(0))
+    for last in sent:
+        yield _received(*last)
 
-    def _received(self, sent: tuple[DeviceArray, DeviceArray]) -> DeviceArray:
-        array, event = sent
-        cp.cuda.get_current_stream().wait_event(event)
-        return array
+
+def _received(array: DeviceArray, event: Any) -> DeviceArray:
+    cp.cuda.get_current_stream().wait_event(event)
+    return array
 
 
 class CudaAtoms:

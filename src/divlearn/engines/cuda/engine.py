@@ -192,9 +192,11 @@ class CudaEngine(CudaRoutes):
         parameters: bool = True,
         values: bool = False,
     ) -> Pullback:
-        point, wanted = (as_numpy(alpha), as_numpy(beta)), {"parameters": parameters}
+        point = as_numpy(alpha), as_numpy(beta)
         with _place(data):
-            return super().pullback(data, atoms, *point, cotangent, values=values, **wanted)
+            return super().pullback(
+                data, atoms, *point, cotangent, parameters=parameters, values=values
+            )
 
     def _weights(
         self, cotangent: DeviceArray, shape: tuple[int, ...], data: Prepared
