@@ -112,7 +112,7 @@ def _index(key):
     return key._array if isinstance(key, DeviceArray) else key
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class DeviceData(Prepared):
     """Data that was sent to the device; it holds the same prepared by the reference engine."""
 

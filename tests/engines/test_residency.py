@@ -92,7 +92,7 @@ def test_fits_stay_on_the_device(data, loss, solver):
     assert max(size for size in sizes if size != X.size) < whole
 
 
-@pytest.mark.parametrize("solver", ["joint", "stochastic", "bcd"])
+@pytest.mark.parametrize("solver", ["joint", "stochastic"])
 def test_fits_on_a_device_are_resumed(data, solver, tmp_path):
     model = classifier(loss="ridge", solver=solver, engine=FakeDeviceEngine(1), cv=2, max_iter=1)
     assert_resumes(model, tmp_path / "fit", *data, n_stages=4)

@@ -76,7 +76,7 @@ def high_precision(X: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 @every_other
-@pytest.mark.parametrize("d", [12, 40])
+@pytest.mark.parametrize("d", [12, 33])
 @pytest.mark.parametrize("kind", WIDE)
 def test_values_and_gradients_of_wide_spectra(engine, kind, d):
     X, B = pencils(kind, d)
@@ -110,7 +110,7 @@ MULTIPLE = {  # distinct eigenvalues, each as often as the others
 
 
 @every_other
-@pytest.mark.parametrize("d", [24, 60])
+@pytest.mark.parametrize("d", [24, 40])
 @pytest.mark.parametrize("frame", ["blocks", "diagonal", "rotated"])
 @pytest.mark.parametrize("name", MULTIPLE)
 def test_multiple_eigenvalues(engine, name, frame, d):

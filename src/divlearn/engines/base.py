@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -23,7 +23,7 @@ _BLOCK_ENTRIES = 1 << 15  # of matrices whose logarithms are taken at a time: th
 _MOST_THREADS = 1024  # runtimes end the process where they cannot start as many as they are told
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Prepared:
     """Data an engine has validated and brought into its own form."""
 
@@ -91,6 +91,22 @@ class Pullback:
 
 
 @dataclass(frozen=True, eq=False)
+class Request:
+    """Gradients of ``sum(cotangent * D)`` that are wanted, in atoms and maybe in parameters."""
+
+    parameters: Parameters
+    cotangent: RealArray  # (n_matrices, n_atoms, n_pairs)
+    slopes: bool = False  # whether gradients in alpha and beta are wanted
+    values: bool = False  # whether divergences are wanted
+
+    def part(self, rows: slice, atoms: Indices | slice) -> Self:
+        """Ask the same of some matrices and some atoms."""
+        index = np.arange(len(self.parameters.alpha))[atoms]
+        cotangent = self.cotangent[rows, atoms]
+        return replace(self, parameters=self.parameters.chosen(index), cotangent=cotangent)
+
+
+@dataclass(frozen=True, eq=False)
 class Trace:
     """Divergences, and what computes their gradients, once.
 
@@ -126,6 +142,7 @@ def restore_order(
 ) -> tuple[RealArray, RealArray]:
     """Bring gradients back to the order of the caller's variables, frames included."""
     back = np.argsort(order)
+    gradient, whitened, atoms = to_host(gradient), to_host(whitened), to_host(atoms)
     original = permute(atoms, back)
     # Both Cholesky factors are square roots of the same atom: they differ by a rotation.
     rotated = np.linalg.cholesky(atoms)[:, back]
@@ -150,20 +167,14 @@ def check_same_size(prepared: Prepared, atoms: RealArray) -> None:
         )
 
 
-def add_part(
-    result: Pullback,
-    extra: Pullback,
-    rows: slice,
-    atom: slice,
-    place: Callable[[Any], Any] = np.asarray,
-) -> None:
-    """Add what another engine found for some rows of one atom, in place."""
+def add_part(result: Pullback, extra: Pullback, rows: slice, atom: slice) -> None:
+    """Add what an engine of the CPU found for some rows of one atom, in place."""
     for name in ("atoms", "whitened", "alpha", "beta"):
         sums, share = getattr(result, name), getattr(extra, name)
         if sums is not None:
-            sums[atom] += place(share)
+            sums[atom] += beside(share, sums)
     if result.values is not None:
-        result.values[rows, atom] = place(extra.values)
+        result.values[rows, atom] = beside(extra.values, result.values)
 
 
 def lost_atoms(found: Pullback) -> Indices:
@@ -305,7 +316,7 @@ class Engine(ABC):
     def spectra(self, data: ArrayLike | Prepared, atoms: ArrayLike | Prepared) -> RealArray:
         """Log generalized eigenvalues of every pencil, ascending, (n_matrices, n_atoms, d)."""
         prepared, checked = self._check(data, atoms)
-        return cast_results(self._spectra(prepared, checked), prepared.dtype)
+        return self._finish(self._spectra(prepared, checked), prepared)
 
     def encode(
         self,
@@ -333,12 +344,12 @@ class Engine(ABC):
         """
         prepared, checked = self._check(data, atoms)
         parameters = Parameters(alpha, beta, len(checked))
-        out = check_out(out, (prepared.n_matrices, *parameters.shape), prepared.dtype)
-        target = out.reshape(len(out), *parameters.alpha.shape)
+        target = self._target(out, (prepared.n_matrices, *parameters.shape), prepared)
+        table = target.reshape(len(target), *parameters.alpha.shape)
         with np.errstate(over="ignore"):  # beyond the range of a narrower out is infinite
-            self._encode(prepared, checked, parameters, target)
-        refuse_nan(self.name, target)
-        return out
+            self._encode(prepared, checked, parameters, table)
+        refuse_nan(self.name, table)
+        return self._deliver(target, prepared) if out is None else out
 
     def pullback(
         self,
@@ -364,27 +375,20 @@ class Engine(ABC):
         """
         prepared, checked = self._check(data, atoms)
         resolved = Parameters(alpha, beta, len(checked))
-        weights = np.ascontiguousarray(as_real(cotangent, "cotangent"))
         shape = (prepared.n_matrices, *resolved.shape)
-        check_cotangent_shape(weights.shape, shape)
-        result = self._pullback(
-            prepared,
-            checked,
-            resolved,
-            weights.reshape(len(weights), *resolved.alpha.shape),
-            parameters,
-            values,
-        )
-        refuse_lost(self.name, result, weights)
-        gradient, frames, first, second = result.atoms, result.whitened, result.alpha, result.beta
+        weights = self._weights(cotangent, shape, prepared)
+        table = weights.reshape(len(weights), *resolved.alpha.shape)
+        found = self._pullback(prepared, checked, Request(resolved, table, parameters, values))
+        refuse_lost(self.name, found, weights)
+        gradient, frames, first, second = found.atoms, found.whitened, found.alpha, found.beta
         if first is not None and second is not None:
             first, second = resolved.restore(first, second)
-        divergences = None if result.values is None else result.values.reshape(shape)
+        divergences = None if found.values is None else found.values.reshape(shape)
         if prepared.order is not None:
             gradient, frames = restore_order(gradient, frames, checked, prepared.order)
-        fields: list[Any] = [gradient, frames, first, second, divergences]
-        fields = [None if one is None else cast_results(one, prepared.dtype) for one in fields]
-        return Pullback(*fields)
+
+        fields = gradient, frames, first, second, divergences
+        return Pullback(*(self._finish(one, prepared) for one in fields))
 
     def trace(
         self,
@@ -460,11 +464,11 @@ class Engine(ABC):
         with limit_blas(1):  # threads would cost more than these factorizations
             prepared = self.prepare(data)
             # Judged in the precision they come in, used in double.
-            checked = (
-                atoms.matrices
-                if isinstance(atoms, Prepared)
-                else check_spd(atoms, ndim=3, name="atoms")
-            ).astype(np.float64, copy=False)
+            if isinstance(atoms, Prepared):
+                checked = atoms.matrices
+            else:
+                checked = check_spd(atoms, ndim=3, name="atoms")
+            checked = checked.astype(np.float64, copy=False)
         check_same_size(prepared, checked)
         # What counts is the size of the data's variables in units of the atoms'.
         sizes = prepared.sizes - typical_sizes(checked)
@@ -484,12 +488,24 @@ class Engine(ABC):
     ) -> None: ...
 
     @abstractmethod
-    def _pullback(
-        self,
-        data: Prepared,
-        atoms: RealArray,
-        parameters: Parameters,
-        cotangent: RealArray,
-        with_parameters: bool,
-        with_values: bool,
-    ) -> Pullback: ...
+    def _pullback(self, data: Prepared, atoms: RealArray, request: Request) -> Pullback: ...
+
+    # An engine with arrays elsewhere also says how these come in and go out.
+
+    def _weights(self, cotangent: ArrayLike, shape: tuple[int, ...], data: Prepared) -> RealArray:
+        """Return a checked cotangent where the engine wants it."""
+        weights = np.ascontiguousarray(as_real(cotangent, "cotangent"))
+        check_cotangent_shape(weights.shape, shape)
+        return weights
+
+    def _target(self, out: RealArray | None, shape: tuple[int, ...], data: Prepared) -> RealArray:
+        """Return an array for results: ``out``, checked, unless it is None."""
+        return check_out(out, shape, data.dtype)
+
+    def _deliver(self, array: RealArray, data: Prepared) -> RealArray:
+        """Bring results where the data came from."""
+        return array
+
+    def _finish(self, array: DeviceArray, data: Prepared) -> DeviceArray:
+        """Bring results to the type and the kind of the data."""
+        return None if array is None else self._deliver(cast_results(array, data.dtype), data)

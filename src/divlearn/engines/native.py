@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import DeviceArray, IntArray, RealArray
-from divlearn.engines.base import Engine, Prepared, Pullback, add_part
+from divlearn.engines.base import Engine, Prepared, Pullback, Request, add_part
 from divlearn.engines.packing import NativeAtoms, NativeData, _native, instruction_sets, pack
 from divlearn.engines.parameters import (
     Parameters,
@@ -93,7 +93,7 @@ class NativeEngine(Engine):
             self._reference._encode(self._reference._prepare(data.working), atoms, parameters, out)
             return
         prepared = NativeAtoms(atoms)
-        pairs = one_by_one(parameters, data.extremes, prepared, self.condition_limit)
+        pairs = one_by_one(parameters, prepared, data.extremes, self.condition_limit)
         self._encode_each(data, prepared, pairs, out)
 
     def _encode_each(
@@ -132,171 +132,112 @@ class NativeEngine(Engine):
     ) -> None:
         failed = self._run(_native.encode, data, atoms, parameters.alpha, parameters.beta, out)
         for rows, atom, part in self._failures(data, failed):
-            picked = parameters.chosen(np.arange(len(atoms.original))[atom])
+            picked = parameters.chosen(np.arange(atom.start, atom.stop))
             self._reference._encode(part, atoms.original[atom], picked, out[rows, atom])
 
     def _encode_route(
-        self,
-        route: str,
-        data: NativeData,
-        atoms: NativeAtoms,
-        parameters: Parameters,
-        out: RealArray,
+        self, route: str, data: NativeData, atoms: NativeAtoms, point: Parameters, out: RealArray
     ) -> None:
-        if route == "spectrum" or not traces_usable(data.extremes, atoms, self.condition_limit):
-            self._spectral_encode(data, atoms, parameters, out)
+        if route == "spectrum" or not traces_usable(atoms, data.extremes, self.condition_limit):
+            self._spectral_encode(data, atoms, point, out)
             return
         inverse, threads = route == "inverse trace", self._threads(np.inf)
         small = _trace_values(data, atoms, out[:, :, 0], inverse=inverse, n_threads=threads)
         if small is None:
             return
         if np.count_nonzero(small) > LARGEST_LISTED_SHARE * small.size:
-            self._spectral_encode(data, atoms, parameters, out)
+            self._spectral_encode(data, atoms, point, out)
             return
         rows, columns = np.nonzero(small)
-        point = parameters.alpha[0, 0], parameters.beta[0, 0]
         for start in range(0, len(rows), _PAIRS):
             some = slice(start, start + _PAIRS)
             factor, exponent = factorize(data.working[rows[some]])
             whitened = atoms.whitener[columns[some]] @ factor
             exponent = exponent - atoms.exponent[columns[some]].astype(int)
             t = decompose(whitened, exponent, self.condition_limit, vectors=False)[0]
-            scalar = abld_scalar(t, *point, derivatives=())
+            scalar = abld_scalar(t, point.alpha[0, 0], point.beta[0, 0], derivatives=())
             out[rows[some], columns[some], 0] = scalar.f.sum(axis=-1)
 
-    def _pullback(
-        self,
-        data: Prepared,
-        atoms: RealArray,
-        parameters: Parameters,
-        cotangent: RealArray,
-        with_parameters: bool,
-        with_values: bool,
-    ) -> Pullback:
+    def _pullback(self, data: Prepared, atoms: RealArray, request: Request) -> Pullback:
         assert isinstance(data, NativeData)
+        parameters, cotangent = request.parameters, request.cotangent
         if parameters.opposite or data.d >= _LAPACK_DIMENSION:
-            return self._reference._pullback(
-                self._reference._prepare(data.working),
-                atoms,
-                parameters,
-                cotangent,
-                with_parameters,
-                with_values,
-            )
-        prepared = NativeAtoms(atoms)
-        pairs = one_by_one(parameters, data.extremes, prepared, self.condition_limit)
-        every = [
-            gradient_routes(one, data.extremes, prepared, self.condition_limit) for one in pairs
-        ]
-        together = len(pairs) < cotangent.shape[2] or (
-            with_values and "spectrum" in np.stack(every)
-        )
-        if with_parameters or together:
-            return self._spectral_pullback(
-                data, prepared, parameters, cotangent, with_parameters, with_values
-            )
+            other = self._reference
+            return other._pullback(other._prepare(data.working), atoms, request)
+        prepared, state = NativeAtoms(atoms), (data.extremes, self.condition_limit)
+        pairs = one_by_one(parameters, prepared, *state)
+        every = [gradient_routes(one, prepared, *state) for one in pairs]
+        together = len(pairs) < cotangent.shape[2]
+        together |= request.values and "spectrum" in np.stack(every)
+        if request.slopes or together:
+            return self._spectral_pullback(data, prepared, request)
         gradient, whitened = np.zeros((2, *atoms.shape))
         for index, (pair, routes) in enumerate(zip(pairs, every, strict=True)):
             for route in np.unique(routes):
                 chosen = np.flatnonzero(routes == route)
                 weights = np.ascontiguousarray(cotangent[:, chosen, index : index + 1])
-                some, picked = prepared.chosen(chosen), pair.chosen(chosen)
-                part = self._pullback_route(route, data, some, picked, weights)
+                some = Request(pair.chosen(chosen), weights)
+                part = self._pullback_route(route, data, prepared.chosen(chosen), some)
                 gradient[chosen] += part.atoms
                 whitened[chosen] += part.whitened
-        values = np.empty(cotangent.shape) if with_values else None
+        values = np.empty(cotangent.shape) if request.values else None
         if values is not None:
             self._encode_each(data, prepared, pairs, values)
         return Pullback(gradient, whitened, values=values)
 
     def _pullback_route(
-        self,
-        route: str,
-        data: NativeData,
-        atoms: NativeAtoms,
-        parameters: Parameters,
-        cotangent: RealArray,
+        self, route: str, data: NativeData, atoms: NativeAtoms, request: Request
     ) -> Pullback:
         if route == "spectrum":
-            return self._spectral_pullback(data, atoms, parameters, cotangent, False, False)
+            return self._spectral_pullback(data, atoms, request)
         if route == "logdet":
-            return self._logdet_pullback(data, atoms, parameters, cotangent)
-        return _trace_gradient(
-            data,
-            atoms,
-            cotangent[:, :, 0],
-            inverse=route == "inverse trace",
-            n_threads=self._threads(np.inf),
-        )
+            return self._logdet_pullback(data, atoms, request)
+        weights, threads = request.cotangent[:, :, 0], self._threads(np.inf)
+        inverse = route == "inverse trace"
+        return _trace_gradient(data, atoms, weights, inverse=inverse, n_threads=threads)
 
     def _spectral_pullback(
+        self, data: NativeData, atoms: NativeAtoms, request: Request
+    ) -> Pullback:
+        chunks, shape = self._chunks(data, atoms), request.parameters.alpha.shape
+        first, second = np.empty((2, shape[0], chunks, shape[1] if request.slopes else 0))
+        values = np.empty(request.cotangent.shape if request.values else 0)
+        inner, failed = self._sums(data, atoms, request, chunks, (first, second, values))
+        whitened = -atoms.unpack(inner)
+        in_alpha, in_beta = (x.sum(axis=1) if request.slopes else None for x in (first, second))
+        kept = values if request.values else None
+        result = Pullback(atoms.congruence(whitened), whitened, in_alpha, in_beta, kept)
+        for rows, atom, part in self._failures(data, failed):
+            some = request.part(rows, atom)
+            add_part(
+                result, self._reference._pullback(part, atoms.original[atom], some), rows, atom
+            )
+        return result
+
+    def _logdet_pullback(self, data: NativeData, atoms: NativeAtoms, request: Request) -> Pullback:
+        """Theta = 1: grad_B = sum_i w_i (N_i^-1 - B^-1)/alpha with N = alpha X + beta B."""
+        chunks = self._chunks(data, atoms)
+        sums, _ = self._sums(data, atoms, request, chunks, (_NOTHING,) * 3, logdet=True)
+        own = request.cotangent.sum(axis=0)[:, :, None] * atoms.unpack(atoms.packed_inverse)
+        found = (atoms.unpack(sums) - own) / request.parameters.alpha[:, :, None]
+        return atoms.gradient(atoms.in_units(found))
+
+    def _sums(
         self,
         data: NativeData,
         atoms: NativeAtoms,
-        parameters: Parameters,
-        cotangent: RealArray,
-        with_parameters: bool,
-        with_values: bool,
-    ) -> Pullback:
-        n, pairs = parameters.alpha.shape
-        chunks = self._chunks(data, atoms)
-        inner = np.empty((n, chunks, len(atoms.lower[0])))
-        first, second = (np.empty((n, chunks, pairs if with_parameters else 0)) for _ in range(2))
-        values = np.empty(cotangent.shape if with_values else 0)
-        failed = self._run(
-            _native.pullback,
-            data,
-            atoms,
-            parameters.alpha,
-            parameters.beta,
-            cotangent,
-            chunks,
-            inner,
-            first,
-            second,
-            values,
-            False,
-        )
-        whitened = -atoms.unpack(inner.sum(axis=1))
-        in_alpha, in_beta = (x.sum(axis=1) if with_parameters else None for x in (first, second))
-        kept = values if with_values else None
-        result = Pullback(atoms.congruence(whitened), whitened, in_alpha, in_beta, kept)
-        for rows, atom, part in self._failures(data, failed):
-            extra = self._reference._pullback(
-                part,
-                atoms.original[atom],
-                parameters.chosen(np.arange(n)[atom]),
-                cotangent[rows, atom],
-                with_parameters,
-                with_values,
-            )
-            add_part(result, extra, rows, atom)
-        return result
-
-    def _logdet_pullback(
-        self, data: NativeData, atoms: NativeAtoms, parameters: Parameters, cotangent: RealArray
-    ) -> Pullback:
-        """Theta = 1: grad_B = sum_i w_i (N_i^-1 - B^-1)/alpha with N = alpha X + beta B."""
-        alpha = parameters.alpha
-        chunks = self._chunks(data, atoms)
-        sums = np.empty((len(alpha), chunks, len(atoms.lower[0])))
-        self._run(
-            _native.pullback,
-            data,
-            atoms,
-            alpha,
-            parameters.beta,
-            cotangent,
-            chunks,
-            sums,
-            _NOTHING,
-            _NOTHING,
-            _NOTHING,
-            True,
-        )
-        own = cotangent.sum(axis=0)[:, :, None] * atoms.unpack(atoms.packed_inverse)
-        found = (atoms.unpack(sums.sum(axis=1)) - own) / alpha[:, :, None]
-        return atoms.gradient(atoms.in_units(found))
+        request: Request,
+        chunks: int,
+        results: tuple[RealArray, RealArray, RealArray],
+        *,
+        logdet: bool = False,
+    ) -> tuple[RealArray, NDArray[np.uint8] | None]:
+        """Sum packed gradients over the data, chunk by chunk; fill ``results`` beside them."""
+        n, size = atoms.packed.shape
+        sums, point = np.empty((n, chunks, size)), request.parameters
+        given = point.alpha, point.beta, request.cotangent, chunks
+        failed = self._run(_native.pullback, data, atoms, *given, sums, *results, logdet)
+        return sums.sum(axis=1), failed
 
     def logarithms(self, matrices: RealArray) -> RealArray:
         data = self.prepare(Prepared.checked(matrices))
@@ -357,15 +298,9 @@ class NativeEngine(Engine):
         n = len(atoms.original)
         operations = data.n_matrices * n * _operations(data.d)
         failed = np.zeros((-(-data.n_matrices // data.lanes), n), np.uint8)
-        failures = kernel(
-            self.instruction_set,
-            data.arrays(),
-            atoms.arrays(),
-            *arrays,
-            self.condition_limit,
-            self._threads(operations),
-            failed,
-        )
+        given = self.instruction_set, data.arrays(), atoms.arrays()
+        limits = self.condition_limit, self._threads(operations)
+        failures = kernel(*given, *arrays, *limits, failed)
         return failed if failures else None
 
     def _failures(

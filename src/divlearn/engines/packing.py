@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -30,7 +30,7 @@ def _aligned(size: int) -> RealArray:
     return raw[start : start + size]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class NativeData(Prepared):
     """Packed lanes: entry by entry, `lanes` matrices side by side, the last group padded."""
 
@@ -53,34 +53,20 @@ class NativeData(Prepared):
         return float(self.spread.max()), float(self.exponent.min()), float(self.exponent.max())
 
     def arrays(self) -> DeviceArray:
-        return _native.DataArrays(
-            self.n_matrices,
-            self.d,
-            self.factor,
-            self.matrix,
-            self.logdet,
-            self.exponent,
-            self.spread,
-        )
+        shape, packed = (self.n_matrices, self.d), (self.factor, self.matrix)
+        return _native.DataArrays(*shape, *packed, self.logdet, self.exponent, self.spread)
 
     def block(self, start: int, stop: int) -> NativeData:
         """Matrices [start, stop) without copying; start is a multiple of `lanes`."""
         size = self.d * (self.d + 1) // 2
         end = -(-stop // self.lanes) * self.lanes
         packed, plain = slice(start * size, end * size), slice(start, end)
-        return NativeData(
-            self.engine,
-            self.working[start:stop],
-            self.instruction_set,
-            self.lanes,
-            self.factor[packed],
-            self.matrix[packed],
-            self.logdet[plain],
-            self.exponent[plain],
-            self.spread[plain],
-            self.unit,
-            {key: columns[start:stop] for key, columns in self.kept.items()},
-            order=self.order,
+        return replace(
+            self,
+            working=self.working[start:stop],
+            **{name: getattr(self, name)[packed] for name in ("factor", "matrix")},
+            **{name: getattr(self, name)[plain] for name in ("logdet", "exponent", "spread")},
+            kept={key: columns[start:stop] for key, columns in self.kept.items()},
         )
 
 
@@ -92,31 +78,13 @@ def pack(
     padded = -(-count // lanes) * lanes
     factor, matrix = (_aligned(padded * d * (d + 1) // 2) for _ in range(2))
     logdet, exponent, spread = np.empty((3, padded))
-    failed = _native.factor(
-        instruction_set,
-        matrices.astype(np.float64, copy=False),
-        factor,
-        matrix,
-        logdet,
-        exponent,
-        spread,
-        n_threads,
-    )
+    arrays = factor, matrix, logdet, exponent, spread
+    double = matrices.astype(np.float64, copy=False)
+    failed = _native.factor(instruction_set, double, *arrays, n_threads)
     if failed >= 0:
         raise no_factor(f"X[{failed}]")
-    return NativeData(
-        "native",
-        matrices,
-        instruction_set,
-        lanes,
-        factor,
-        matrix,
-        logdet,
-        exponent,
-        spread,
-        float(np.median(exponent)),
-        order=order,
-    )
+    unit = float(np.median(exponent))
+    return NativeData("native", matrices, instruction_set, lanes, *arrays, unit, order=order)
 
 
 def _pack_again(matrices: RealArray, instruction_set: str, order: IntArray | None) -> NativeData:
@@ -132,15 +100,8 @@ class NativeAtoms:
         self.original, self.lower, self.whitener = atoms, np.tril_indices(d), np.empty((n, d, d))
         self.packed, self.packed_inverse = np.empty((2, n, d * (d + 1) // 2))
         self.logdet, self.exponent, self.spread = np.empty((3, n))
-        failed = _native.prepare_atoms(
-            atoms,
-            self.whitener,
-            self.packed,
-            self.packed_inverse,
-            self.logdet,
-            self.exponent,
-            self.spread,
-        )
+        triangles, sizes = (self.packed, self.packed_inverse), (self.exponent, self.spread)
+        failed = _native.prepare_atoms(atoms, self.whitener, *triangles, self.logdet, *sizes)
         if failed >= 0:
             raise no_factor(f"atoms[{failed}]")
 
@@ -148,14 +109,8 @@ class NativeAtoms:
         return self if len(index) == len(self.original) else NativeAtoms(self.original[index])
 
     def arrays(self) -> DeviceArray:
-        return _native.AtomArrays(
-            len(self.original),
-            self.whitener,
-            self.packed,
-            self.logdet,
-            self.exponent,
-            self.spread,
-        )
+        whole, sizes = (self.whitener, self.packed), (self.exponent, self.spread)
+        return _native.AtomArrays(len(self.original), *whole, self.logdet, *sizes)
 
     def unpack(self, packed: RealArray) -> RealArray:
         full, (rows, columns) = np.empty_like(self.whitener), self.lower

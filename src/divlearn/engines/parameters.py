@@ -80,7 +80,7 @@ def value_routes(parameters: Parameters) -> NDArray[np.str_]:
 
 
 def gradient_routes(
-    parameters: Parameters, extremes: Extremes, atoms: DeviceArray, condition_limit: float
+    parameters: Parameters, atoms: DeviceArray, extremes: Extremes, condition_limit: float
 ) -> NDArray[np.str_]:
     """How each atom's gradient is found; without eigenvectors where that is accurate."""
     spread, low, high = extremes
@@ -93,7 +93,7 @@ def gradient_routes(
     return np.where(np.where(routes == "logdet", small, extreme), "spectrum", routes)
 
 
-def traces_usable(extremes: Extremes, atoms: DeviceArray, condition_limit: float) -> bool:
+def traces_usable(atoms: DeviceArray, extremes: Extremes, condition_limit: float) -> bool:
     """Whether sizes and conditioning allow values by traces for all pairs."""
     spread, low, high = extremes
     low, high = min(low, atoms.exponent.min()), max(high, atoms.exponent.max())
@@ -103,14 +103,14 @@ def traces_usable(extremes: Extremes, atoms: DeviceArray, condition_limit: float
 
 
 def one_by_one(
-    parameters: Parameters, extremes: Extremes, atoms: DeviceArray, condition_limit: float
+    parameters: Parameters, atoms: DeviceArray, extremes: Extremes, condition_limit: float
 ) -> list[Parameters]:
     """Split several pairs per atom where none needs a spectrum; else one pass serves them all."""
     several = parameters.alpha.shape[1] > 1
     on_line = several and (np.abs(parameters.alpha + parameters.beta - 1) <= _EPS).all()
-    if not on_line or not traces_usable(extremes, atoms, condition_limit):
+    if not on_line or not traces_usable(atoms, extremes, condition_limit):
         return [parameters]
     pairs = parameters.pairs()
-    if any("spectrum" in gradient_routes(one, extremes, atoms, condition_limit) for one in pairs):
+    if any("spectrum" in gradient_routes(one, atoms, extremes, condition_limit) for one in pairs):
         return [parameters]
     return pairs

@@ -1,13 +1,13 @@
 """The reference engine in NumPy: the oracle of all others, and for parameters of opposite signs."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from copy import copy
+from typing import ClassVar, Self
 
 import numpy as np
 
 from divlearn.arrays import IntArray, RealArray
-from divlearn.engines.base import Engine, Prepared, Pullback
+from divlearn.engines.base import Engine, Prepared, Pullback, Request
 from divlearn.engines.parameters import Parameters
 from divlearn.engines.pencil import check_domain, congruence, decompose, factorize, whiteners
 from divlearn.spectral import abld_scalar
@@ -16,12 +16,18 @@ from divlearn.threads import limit_blas
 _BLOCK_ENTRIES = 1 << 20  # matrix entries worked on at a time
 
 
-@dataclass(frozen=True, eq=False)
 class ReferenceData(Prepared):
     """Cholesky factors of the matrices scaled by 2^-exponent."""
 
-    factor: RealArray
-    exponent: IntArray
+    def __init__(self, engine: str, matrices: RealArray, order: IntArray | None = None) -> None:
+        super().__init__(engine, matrices, order=order)
+        self.factor, self.exponent = factorize(matrices)
+
+    def part(self, rows: slice) -> Self:
+        some = copy(self)
+        some.working, some.factor = self.working[rows], self.factor[rows]
+        some.exponent = self.exponent[rows]
+        return some
 
 
 class ReferenceEngine(Engine):
@@ -30,8 +36,7 @@ class ReferenceEngine(Engine):
     name: ClassVar[str] = "reference"
 
     def _prepare(self, matrices: RealArray, order: IntArray | None = None) -> ReferenceData:
-        factor, exponent = factorize(matrices)
-        return ReferenceData(self.name, matrices, factor, exponent, order=order)
+        return ReferenceData(self.name, matrices, order)
 
     def _spectra(self, data: Prepared, atoms: RealArray) -> RealArray:
         out = np.empty((data.n_matrices, len(atoms), data.d))
@@ -48,34 +53,21 @@ class ReferenceEngine(Engine):
         step = max(1, _BLOCK_ENTRIES // (len(atoms) * data.d))
         for start in range(0, data.n_matrices, step):
             rows = slice(start, start + step)
-            some = data.working[rows], data.factor[rows], data.exponent[rows]
-            # One evaluation of f serves many atoms.
-            t = self._spectra(ReferenceData(self.name, *some), atoms)
+            t = self._spectra(data.part(rows), atoms)  # one evaluation of f serves many atoms
             for atom, pair in np.argwhere((alpha < 0) | (beta < 0)):
-                check_domain(
-                    t[:, atom],
-                    alpha[atom, pair],
-                    beta[atom, pair],
-                    names=_pair_names(start, atom),
-                )
+                point = alpha[atom, pair], beta[atom, pair]
+                check_domain(t[:, atom], *point, names=_pair_names(start, atom))
             for pair in range(out.shape[2]):
                 point = alpha[:, pair, None], beta[:, pair, None]
                 out[rows, :, pair] = abld_scalar(t, *point, derivatives=()).f.sum(axis=-1)
 
-    def _pullback(
-        self,
-        data: Prepared,
-        atoms: RealArray,
-        parameters: Parameters,
-        cotangent: RealArray,
-        with_parameters: bool,
-        with_values: bool,
-    ) -> Pullback:
+    def _pullback(self, data: Prepared, atoms: RealArray, request: Request) -> Pullback:
+        parameters, cotangent = request.parameters, request.cotangent
         factor, unit = factorize(atoms)
         whitener, whitened = whiteners(factor), np.zeros_like(factor)
         first, second = np.zeros_like(parameters.alpha), np.zeros_like(parameters.beta)
-        values = np.empty(cotangent.shape) if with_values else None
-        wanted = ("f_t", "f_alpha", "f_beta") if with_parameters else ("f_t",)
+        values = np.empty(cotangent.shape) if request.values else None
+        wanted = ("f_t", "f_alpha", "f_beta") if request.slopes else ("f_t",)
         for rows, atom, t, vectors in self._blocks(data, whitener, unit, vectors=True):
             assert vectors is not None
             weight = np.zeros_like(t)
@@ -85,7 +77,7 @@ class ReferenceEngine(Engine):
                 scalar = abld_scalar(t, *point, derivatives=wanted)
                 c = cotangent[rows, atom, pair]
                 weight += c[:, None] * _saturated(scalar.f_t)
-                if with_parameters:
+                if request.slopes:
                     first[atom, pair] += c @ _saturated(scalar.f_alpha).sum(axis=-1)
                     second[atom, pair] += c @ _saturated(scalar.f_beta).sum(axis=-1)
                 if values is not None:
@@ -94,7 +86,7 @@ class ReferenceEngine(Engine):
             scaled = (vectors * weight[:, None, :]).transpose(1, 0, 2).reshape(data.d, -1)
             whitened[atom] -= scaled @ vectors.transpose(1, 0, 2).reshape(data.d, -1).T
         whitened = 0.5 * (whitened + whitened.mT)
-        in_alpha, in_beta = (first, second) if with_parameters else (None, None)
+        in_alpha, in_beta = (first, second) if request.slopes else (None, None)
         return Pullback(congruence(whitener, whitened, unit), whitened, in_alpha, in_beta, values)
 
     def _blocks(

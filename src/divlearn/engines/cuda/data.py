@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -47,17 +47,8 @@ def _prepared_inverses(matrices: DeviceArray, *, of_atoms: bool) -> tuple[Device
     factors, errors = cp.empty(n * kernels.layout.factor), cp.empty(n)
     blocks = min(n, _INVERTING_BLOCKS)
     scratch = cp.empty((blocks, d, d | 1))
-    kernels.launch(
-        "prepare_inverses",
-        (blocks,),
-        kernels.layout.preparers,
-        matrices,
-        scratch,
-        factors,
-        errors,
-        np.int64(n),
-        np.int32(of_atoms),
-    )
+    given = matrices, scratch, factors, errors, np.int64(n), np.int32(of_atoms)
+    kernels.launch("prepare_inverses", (blocks,), kernels.layout.preparers, *given)
     return factors, errors
 
 
@@ -73,9 +64,7 @@ class Block:
     start: int  # index of the first matrix
     count: int  # matrices among whose factors those of the block are
     matrices: DeviceArray  # (n, d, d), float64
-    factors: (
-        DeviceArray  # flat: Cholesky factors, scaled by 2^-exponent, in the order of fragments.cuh
-    )
+    factors: DeviceArray  # flat Cholesky factors, scaled by 2^-exponent, as in fragments.cuh
     exponents: DeviceArray  # (n,)
     logdets: DeviceArray  # (n,), of the scaled matrices
     spreads: DeviceArray  # (n,)
@@ -94,15 +83,13 @@ class Block:
 
     def part(self, start: int, stop: int) -> Block:
         rows = slice(start, min(stop, len(self)))
-        return Block(
-            self.start + start,
-            self.count,
-            self.matrices[rows],
-            factors_from(self.factors, start, self.matrices.shape[-1]),
-            self.exponents[rows],
-            self.logdets[rows],
-            self.spreads[rows],
-            {key: array[rows] for key, array in self.kept.items()},
+        names = "matrices", "exponents", "logdets", "spreads"
+        return replace(
+            self,
+            start=self.start + start,
+            factors=factors_from(self.factors, start, self.matrices.shape[-1]),
+            kept={key: array[rows] for key, array in self.kept.items()},
+            **{name: getattr(self, name)[rows] for name in names},
         )
 
     @cached_property
@@ -116,23 +103,23 @@ class Block:
         return largest, low, high
 
 
-@dataclass(frozen=True, eq=False)
 class CudaData(Prepared):
-    """Data on the device, or on its way there block by block where it is too large."""
+    """Checked matrices on the device, or on their way there block by block if they are too large.
 
-    device: int  # number
-    resident: Block | None  # all of the data, where it fits
-    kind: str = "numpy"  # or "cupy" or "torch", of the data and of every result
+    The matrices, of NumPy or CuPy, have their variables in an order; ``kind``, "numpy", "cupy" or
+    "torch", is that of the data and of every result.
+    """
 
-    @classmethod
-    def of(cls, matrices: DeviceArray, order: IntArray | None, kind: str = "numpy") -> CudaData:
-        """Prepare checked matrices, a NumPy or a CuPy array, in an order of the variables."""
-        on_device = kind_of(matrices) != "numpy"
-        resident = Block.of(0, matrices) if on_device or fits(matrices.shape) else None
-        return cls("cuda", matrices, cp.cuda.Device().id, resident, kind, order=order)
+    def __init__(
+        self, matrices: DeviceArray, order: IntArray | None = None, kind: str = "numpy"
+    ) -> None:
+        super().__init__("cuda", matrices, order=order)
+        self.device, self.kind = cp.cuda.Device().id, kind
+        whole = self.on_device or fits(matrices.shape)
+        self.resident = Block.of(0, matrices) if whole else None
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return CudaData.of, (cp.asnumpy(self.working), self.order)
+    def __reduce__(self) -> tuple[type, tuple[RealArray, IntArray | None]]:
+        return CudaData, (cp.asnumpy(self.working), self.order)
 
     @property
     def on_device(self) -> bool:
@@ -154,10 +141,10 @@ class CudaData(Prepared):
             yield self.resident
             return
         step = max(1, _STREAMED_BYTES // (8 * self.d * self.d))
-        uploads = _Uploads(step * self.d * self.d)
         starts = range(0, self.n_matrices, step)
         parts = (self.working[start : start + step] for start in starts)
-        for start, matrices in zip(starts, uploads.ahead(parts), strict=True):
+        uploads = _sent_ahead(parts, step * self.d * self.d)
+        for start, matrices in zip(starts, uploads, strict=True):
             yield Block.of(start, matrices)
 
 
@@ -168,42 +155,33 @@ def fits(shape: tuple[int, ...]) -> bool:
     return bool(size <= _RESIDENT_SHARE * cp.cuda.Device().mem_info[0])
 
 
-class _Uploads:
-    """Sends arrays through pinned memory on a stream of its own, one ahead of their use."""
-
-    def __init__(self, entries: int) -> None:
-        self.stream = cp.cuda.Stream(non_blocking=True)
-        self.buffers = [cp.cuda.alloc_pinned_memory(8 * entries) for _ in range(2)]
-        self.events: list[Any] = [None, None]
-        self.turn = 0
-
-    def ahead(self, arrays: Iterable[Any]) -> Iterator[Any]:
-        sent = None
-        for array in arrays:
-            following = self._send(array)
-            if sent is not None:
-                yield self._received(sent)
-            sent = following
-        if sent is not None:
-            yield self._received(sent)
-
-    def _send(self, array: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
-        turn, self.turn = self.turn, 1 - self.turn
-        if self.events[turn] is not None:  # the copy before the last has left the buffer
-            self.events[turn].synchronize()
-        staged = np.frombuffer(self.buffers[turn], np.float64, array.size).reshape(array.shape)
+def _sent_ahead(arrays: Iterable[RealArray], entries: int) -> Iterator[DeviceArray]:
+    """Send arrays through pinned memory on a stream of its own, one ahead of their use."""
+    stream = cp.cuda.Stream(non_blocking=True)
+    buffers = [cp.cuda.alloc_pinned_memory(8 * entries) for _ in range(2)]
+    events: list[Any] = [None, None]
+    sent: list[tuple[DeviceArray, Any]] = []  # arrays on their way, and events of their arrival
+    for count, array in enumerate(arrays):
+        turn = count % 2
+        if events[turn] is not None:  # the copy before the last has left the buffer
+            events[turn].synchronize()
+        staged = np.frombuffer(buffers[turn], np.float64, array.size).reshape(array.shape)
         np.copyto(staged, array)
         target = cp.empty(array.shape)
         ready = cp.cuda.get_current_stream().record()
-        self.stream.wait_event(ready)  # whatever used this memory before is done
-        target.set(staged, stream=self.stream)
-        self.events[turn] = self.stream.record()
-        return target, self.events[turn]
+        stream.wait_event(ready)  # whatever used this memory before is done
+        target.set(staged, stream=stream)
+        events[turn] = stream.record()
+        sent.append((target, events[turn]))
+        if count:
+            yield _received(*sent.pop(0))
+    for last in sent:
+        yield _received(*last)
 
-    def _received(self, sent: tuple[DeviceArray, DeviceArray]) -> DeviceArray:
-        array, event = sent
-        cp.cuda.get_current_stream().wait_event(event)
-        return array
+
+def _received(array: DeviceArray, event: Any) -> DeviceArray:
+    cp.cuda.get_current_stream().wait_event(event)
+    return array
 
 
 class CudaAtoms:

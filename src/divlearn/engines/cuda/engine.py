@@ -11,12 +11,11 @@ from divlearn.arrays import DeviceArray, IntArray, RealArray, array_or_list
 from divlearn.engines.base import (
     Prepared,
     Pullback,
+    Request,
     Trace,
     check_same_size,
     is_descending,
-    refuse_lost,
     refuse_nan,
-    restore_order,
     typical_sizes,
 )
 from divlearn.engines.cuda.arrays import as_cupy, as_kind, as_numpy, cp, current, kind_of
@@ -95,9 +94,9 @@ class CudaEngine(CudaRoutes):
         if sizes is None:
             sizes = typical_sizes(matrices)
         if is_descending(sizes):
-            return CudaData.of(matrices, None, kind)
+            return CudaData(matrices, None, kind)
         order = np.argsort(-sizes, kind="stable")
-        return CudaData.of(permute_on_device(matrices, order), order, kind)
+        return CudaData(permute_on_device(matrices, order), order, kind)
 
     def _check(self, data: Any, atoms: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
         prepared: DeviceArray = self.prepare(data)
@@ -128,16 +127,8 @@ class CudaEngine(CudaRoutes):
         return checked.astype(np.float64, copy=False)
 
     def spectra(self, data: Any, atoms: DeviceArray) -> DeviceArray:
-        kind = self._kind(data)
         with _place(data):
-            if kind == "numpy":
-                return super().spectra(data, atoms)
-            prepared, checked = self._check(data, atoms)
-            assert isinstance(prepared, CudaData)
-            out = cp.empty((prepared.n_matrices, len(checked), prepared.d), prepared.dtype)
-            for rows, found in self._spectra_blocks(prepared, checked):
-                out[rows] = found
-            return as_kind(out, kind)
+            return super().spectra(data, atoms)
 
     def encode(
         self,
@@ -148,25 +139,8 @@ class CudaEngine(CudaRoutes):
         *,
         out: DeviceArray = None,
     ) -> DeviceArray:
-        kind = self._kind(data)
         with _place(data):
-            if kind == "numpy":
-                return super().encode(data, atoms, as_numpy(alpha), as_numpy(beta), out=out)
-            prepared, checked = self._check(data, atoms)
-            assert isinstance(prepared, CudaData)
-            parameters = Parameters(as_numpy(alpha), as_numpy(beta), len(checked))
-            shape = (prepared.n_matrices, *parameters.shape)
-            target = check_device_out(out, shape, prepared.dtype)
-            table = target.reshape(len(target), *parameters.alpha.shape)
-            if parameters.opposite:
-                host = np.empty(table.shape)
-                self._encode(prepared, checked, parameters, host)
-                table[...] = cp.asarray(host)
-            else:
-                for rows, values in self._encode_blocks(prepared, checked, parameters):
-                    table[rows] = values
-            refuse_nan(self.name, table)
-            return as_kind(target, kind) if out is None else out
+            return super().encode(data, atoms, as_numpy(alpha), as_numpy(beta), out=out)
 
     def trace(self, data: Any, atoms: DeviceArray, alpha: DeviceArray, beta: DeviceArray) -> Trace:
         n_atoms = atoms.n_matrices if isinstance(atoms, Prepared) else len(atoms)
@@ -182,10 +156,6 @@ class CudaEngine(CudaRoutes):
             refuse_nan(self.name, values)
             values = values.reshape(len(values), *resolved.shape)
 
-        def cast(array: DeviceArray) -> DeviceArray:
-            fitting = None if array is None else array.astype(data.dtype, copy=False)
-            return as_kind(fitting, data.kind)
-
         def pull(cotangent: DeviceArray, parameters: bool) -> DeviceArray:
             nonlocal spectra
             kept, spectra = spectra, None  # for once: vectors take the place of reflectors
@@ -194,16 +164,16 @@ class CudaEngine(CudaRoutes):
                 with _place(data):
                     weights = check_cotangent(as_cupy(cotangent), values.shape)
                     weights = weights.reshape(len(weights), *resolved.alpha.shape)
-                    found = self._traced_pullback(kept, resolved, weights, parameters)
+                    found = self._traced_pullback(kept, Request(resolved, weights, parameters))
             if found is None:
                 back = self.pullback(data, atoms, alpha, beta, cotangent, parameters=parameters)
                 return back.whitened, back.alpha, back.beta
             whitened, first, second = found
             if parameters:
                 first, second = resolved.restore(first, second)
-            return cast(whitened), cast(first), cast(second)
+            return tuple(self._finish(one, data) for one in (whitened, first, second))
 
-        return Trace(cast(values), pull)
+        return Trace(self._finish(values, data), pull)
 
     def usable(self, atoms: DeviceArray) -> bool:
         if kind_of(atoms) == "numpy":
@@ -222,49 +192,27 @@ class CudaEngine(CudaRoutes):
         parameters: bool = True,
         values: bool = False,
     ) -> Pullback:
-        kind = self._kind(data)
-        first, second = as_numpy(alpha), as_numpy(beta)
+        point = as_numpy(alpha), as_numpy(beta)
         with _place(data):
-            if kind == "numpy":
-                return super().pullback(
-                    data,
-                    atoms,
-                    first,
-                    second,
-                    as_numpy(cotangent),
-                    parameters=parameters,
-                    values=values,
-                )
-            prepared, checked = self._check(data, atoms)
-            assert isinstance(prepared, CudaData)
-            resolved = Parameters(first, second, len(checked))
-            shape = (prepared.n_matrices, *resolved.shape)
-            weights = check_cotangent(as_cupy(cotangent), shape)
-            weights = weights.reshape(len(weights), *resolved.alpha.shape)
-            pull = self._pullback if resolved.opposite else self._device_pullback
-            given = cp.asnumpy(weights) if resolved.opposite else weights
-            found = pull(prepared, checked, resolved, given, parameters, values)
-            refuse_lost(self.name, found, weights)
-            return self._finish(found, prepared, checked, resolved)
+            return super().pullback(
+                data, atoms, *point, cotangent, parameters=parameters, values=values
+            )
 
-    def _finish(
-        self, found: Pullback, data: CudaData, atoms: DeviceArray, parameters: Parameters
-    ) -> Pullback:
-        first, second, values = found.alpha, found.beta, found.values
-        if first is not None and second is not None:
-            first, second = parameters.restore(cp.asarray(first), cp.asarray(second))
-        if values is not None:
-            values = cp.asarray(values).reshape(data.n_matrices, *parameters.shape)
-        gradient, whitened = found.atoms, found.whitened
-        if data.order is not None:
-            given = as_numpy(gradient), as_numpy(whitened), as_numpy(atoms)
-            gradient, whitened = restore_order(*given, data.order)
+    def _weights(
+        self, cotangent: DeviceArray, shape: tuple[int, ...], data: Prepared
+    ) -> DeviceArray:
+        if self._kind(data) == "numpy":
+            return super()._weights(as_numpy(cotangent), shape, data)
+        return check_cotangent(as_cupy(cotangent), shape)
 
-        def cast(array: DeviceArray) -> DeviceArray:
-            fitting = None if array is None else cp.asarray(array).astype(data.dtype, copy=False)
-            return as_kind(fitting, data.kind)
+    def _target(self, out: DeviceArray, shape: tuple[int, ...], data: Prepared) -> DeviceArray:
+        if self._kind(data) == "numpy":
+            return super()._target(out, shape, data)
+        return check_device_out(out, shape, data.dtype)
 
-        return Pullback(*map(cast, (gradient, whitened, first, second, values)))
+    def _deliver(self, array: DeviceArray, data: Prepared) -> DeviceArray:
+        kind = self._kind(data)
+        return as_numpy(array) if kind == "numpy" else as_kind(cp.asarray(array), kind)
 
     @staticmethod
     def _kind(data: Any) -> str:

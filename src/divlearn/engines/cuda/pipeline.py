@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from divlearn.arrays import DeviceArray
+from divlearn.engines.base import Request
 from divlearn.engines.cuda.arrays import cp
 from divlearn.engines.cuda.data import Block, CudaAtoms, factors_from
 from divlearn.engines.cuda.kernels import MOST_FAILURES, kernels_for
+from divlearn.engines.parameters import Parameters
 from divlearn.tolerances import LARGEST_LISTED_SHARE
 
 _SCRATCH_BYTES = 1 << 30  # intermediate results on the device at a time
@@ -42,6 +43,7 @@ class Piece:
         self.rows, self.atoms = rows, atoms
         self.n_rows, self.n_atoms = int(rows.stop - rows.start), int(atoms.stop - atoms.start)
         self.pairs = self.n_rows * self.n_atoms
+        self.sizes = np.int64(self.n_rows), np.int64(self.pairs)  # as kernels take them
 
 
 def pieces(n_rows: int, n_atoms: int, pair_bytes: int) -> Iterator[Piece]:
@@ -51,9 +53,27 @@ def pieces(n_rows: int, n_atoms: int, pair_bytes: int) -> Iterator[Piece]:
     atoms = min(n_atoms, max(1, most // rows), _LARGEST_GRID)
     for first in range(0, n_atoms, atoms):
         for start in range(0, n_rows, rows):
-            yield Piece(
-                slice(start, min(start + rows, n_rows)), slice(first, min(first + atoms, n_atoms))
-            )
+            some = slice(start, min(start + rows, n_rows))
+            yield Piece(some, slice(first, min(first + atoms, n_atoms)))
+
+
+def on_device(parameters: Parameters) -> DeviceArray:
+    """Send alpha and beta to the device, (2, n_atoms, n_pairs)."""
+    return cp.asarray(np.stack([parameters.alpha, parameters.beta]))
+
+
+class Sums:
+    """Sums over the data that become the gradients of a request."""
+
+    def __init__(self, atoms: CudaAtoms, request: Request) -> None:
+        self.point = on_device(request.parameters)
+        self.inner = cp.zeros(atoms.matrices.shape)  # of Z diag(weight) Z^T
+        wanted = request.slopes
+        self.slopes: DeviceArray = cp.zeros(self.point.shape) if wanted else (None, None)
+        self.with_slopes = wanted
+
+    def whitened(self) -> DeviceArray:
+        return -0.5 * (self.inner + self.inner.transpose(0, 2, 1))
 
 
 class Spectra:
@@ -71,6 +91,7 @@ class Spectra:
         self.states = cp.empty(pairs, np.uint8)
         self.list, self.length = cp.empty(pairs, np.int64), cp.zeros(1, np.int32)
         self.stored = layout.stored(pairs) if vectors or d > 32 else None
+        self.units = device.block.exponents[piece.rows], device.atoms.exponents[piece.atoms]
         self.ranges: DeviceArray = None  # where spectra of inverses take over
 
     def compute(self, *, vectors: bool) -> None:
@@ -111,95 +132,46 @@ class Spectra:
         if layout.d > 32:
             grid = (piece.n_rows, piece.n_atoms)
             kernels.launch("whiten", grid, 32, whiteners, factors, self.stored, count, rows)
-        kernels.launch_teams(
-            "reduce_and_keep" if vectors else "reduce",
-            piece.n_rows,
-            piece.n_atoms,
-            whiteners,
-            factors,
-            _pointer(self.stored),
-            self.diagonal,
-            self.coupling,
-            count,
-            rows,
-        )
+        name, size = "reduce_and_keep" if vectors else "reduce", (piece.n_rows, piece.n_atoms)
+        given, reduced = (whiteners, factors), (self.diagonal, self.coupling)
+        kernels.launch_teams(name, *size, *given, _pointer(self.stored), *reduced, count, rows)
 
     def _solve(self, limit: float) -> None:
         kernels, pairs = self.device.kernels, self.piece.pairs
-        solvers = kernels.layout.solvers
-        kernels.launch(
-            "eigenvalues",
-            (-(-pairs // solvers),),
-            solvers,
-            self.diagonal,
-            self.coupling,
-            self.values,
-            self.exponents,
-            self.states,
-            self.list,
-            self.length,
-            np.float64(limit),
-            np.int64(pairs),
-        )
+        solvers, trailing = kernels.layout.solvers, (np.float64(limit), np.int64(pairs))
+        grid = (-(-pairs // solvers),)
+        kernels.launch("eigenvalues", grid, solvers, *self._solution(), *trailing)
 
     def find_vectors(self) -> None:
-        self.device.kernels.launch_teams(
-            "eigenvectors",
-            self.piece.pairs,
-            1,
-            self.stored,
-            self.diagonal,
-            self.coupling,
-            self.values,
-            self.exponents,
-            self.states,
-            self.list,
-            self.length,
-            np.int64(self.piece.pairs),
-        )
+        kernels, pairs = self.device.kernels, self.piece.pairs
+        given = self.stored, *self._solution(), np.int64(pairs)
+        kernels.launch_teams("eigenvectors", pairs, 1, *given)
+
+    def _solution(self) -> tuple[DeviceArray, ...]:
+        """Return what kernels of tridiagonal matrices read and write."""
+        found = self.values, self.exponents, self.states
+        return self.diagonal, self.coupling, *found, self.list, self.length
 
     def _join(self, waiting: int, vectors: bool) -> None:
         """Take from the inverses what rounding spares there; the list keeps what is left."""
-        device, piece, pairs = self.device, self.piece, np.int64(self.piece.pairs)
+        device, piece = self.device, self.piece
         other = Spectra(device, piece, vectors=vectors, inverse=True)
         other._reduce(vectors)
         other._solve(np.inf)
         self.ranges = cp.zeros((piece.pairs, 4), np.uint8)
         sides = self.values, self.exponents, other.values, other.exponents
         errors = device.block.inverses[1][piece.rows], device.atoms.inverses[1][piece.atoms]
-        units = device.block.exponents[piece.rows], device.atoms.exponents[piece.atoms]
         rest, length = cp.empty(waiting, np.int64), cp.zeros(1, np.int32)
+        grid, listed = (_flat_grid(waiting), _THREADS), (self.list, np.int32(waiting))
+        limit = np.float64(device.condition_limit)
         device.kernels.launch(
-            "join",
-            _flat_grid(waiting),
-            _THREADS,
-            *sides,
-            *errors,
-            self.list,
-            np.int32(waiting),
-            self.ranges,
-            np.float64(device.condition_limit),
-            np.int64(piece.n_rows),
-            pairs,
+            "join", *grid, *sides, *errors, *listed, self.ranges, limit, *piece.sizes
         )
         if vectors:
             self._join_vectors(self, inverse=False)
             self._join_vectors(other, inverse=True)
-        device.kernels.launch(
-            "joined_logs",
-            _flat_grid(waiting),
-            _THREADS,
-            *sides,
-            *units,
-            self.ranges,
-            self.states,
-            self.list,
-            np.int32(waiting),
-            rest,
-            length,
-            np.int64(piece.n_rows),
-            pairs,
-        )
+        found = self.ranges, self.states, *listed, rest, length
+        device.kernels.launch("joined_logs", *grid, *sides, *self.units, *found, *piece.sizes)
         self.list, self.length = rest, length
 
     def _join_vectors(self, side: Spectra, *, inverse: bool) -> None:
@@ -221,37 +193,16 @@ class Spectra:
         whiteners, factors, count = self.factors
         tables = device.kernels.layout.tables
         blocks = min(-(-piece.pairs // tables), device.accurate_blocks)
-        device.kernels.launch(
-            "accurate",
-            (blocks,),
-            device.kernels.layout.rotators,
-            whiteners,
-            factors,
-            device.block.exponents[piece.rows],
-            device.atoms.exponents[piece.atoms],
-            _pointer(self.stored if vectors else None),
-            self.values,
-            self.states,
-            self.list,
-            self.length,
-            device.failures.pairs,
-            device.failures.length,
-            count,
-            np.int64(piece.n_rows),
-            np.int64(piece.pairs),
-            np.int64(piece.atoms.start),
-            np.int64(device.block.start + piece.rows.start),
-        )
+        failures, first = device.failures, device.block.start + piece.rows.start
+        stored = _pointer(self.stored if vectors else None)
+        given = whiteners, factors, *self.units, stored, self.values, self.states
+        lists = self.list, self.length, failures.pairs, failures.length
+        sizes = count, *piece.sizes, np.int64(piece.atoms.start), np.int64(first)
+        threads = device.kernels.layout.rotators
+        device.kernels.launch("accurate", (blocks,), threads, *given, *lists, *sizes)
 
-    def arguments(self) -> tuple[Any, ...]:
-        block, atoms, piece = self.device.block, self.device.atoms, self.piece
-        return (
-            self.values,
-            self.exponents,
-            self.states,
-            block.exponents[piece.rows],
-            atoms.exponents[piece.atoms],
-        )
+    def arguments(self) -> tuple[DeviceArray, ...]:
+        return self.values, self.exponents, self.states, *self.units
 
 
 def _pointer(array: DeviceArray) -> DeviceArray:
@@ -269,7 +220,9 @@ class Device:
         self.kernels = kernels_for(atoms.matrices.shape[-1])
         self.accurate_blocks = 8 * self.kernels.multiprocessors
 
-    def factors_of(self, piece: Piece, *, inverse: bool) -> tuple[Any, Any, Any]:
+    def factors_of(
+        self, piece: Piece, *, inverse: bool
+    ) -> tuple[DeviceArray, DeviceArray, np.int64]:
         """Return the factors of atoms and data, and how many matrices the latter belong to."""
         block, layout = self.block, self.kernels.layout
         left, right, count = self.atoms.factors, block.factors, block.count
@@ -295,70 +248,45 @@ class Device:
         out = cp.empty((len(self.block), n, d))
         for found in self._computed(vectors=False):
             piece = found.piece
-            self.kernels.launch(
-                "log_spectra",
-                _flat_grid(piece.pairs),
-                _THREADS,
-                *found.arguments(),
-                _corner(out, piece),
-                np.int64(n * d),
-                np.int64(piece.n_rows),
-                np.int64(piece.pairs),
-            )
+            given = *found.arguments(), _corner(out, piece), np.int64(n * d), *piece.sizes
+            self.kernels.launch("log_spectra", _flat_grid(piece.pairs), _THREADS, *given)
         return cp.sort(out, axis=-1)
 
-    def divergences(self, alpha: DeviceArray, beta: DeviceArray, out: DeviceArray) -> None:
-        """Values from spectra into out (rows, n_atoms, m); parameters are (n_atoms, m)."""
+    def divergences(self, point: DeviceArray, out: DeviceArray) -> None:
+        """Values from spectra into out (rows, n_atoms, m); parameters are (2, n_atoms, m)."""
         for found in self._computed(vectors=False):
-            self._write_values(found, alpha, beta, out, None)
+            self._write_values(found, point, out)
 
-    def traced_divergences(
-        self, alpha: DeviceArray, beta: DeviceArray, out: DeviceArray
-    ) -> Spectra | None:
+    def traced_divergences(self, point: DeviceArray, out: DeviceArray) -> Spectra | None:
         """Do the same; return spectra that vectors can be added to, where one piece is enough."""
         pieces = list(self._pieces(vectors=True))
         if len(pieces) > 1 or self.condition_limit == 0:
-            self.divergences(alpha, beta, out)
+            self.divergences(point, out)
             return None
         found = Spectra(self, pieces[0], vectors=True)
         found.start(vectors=True)
-        self._write_values(found, alpha, beta, out, None)
+        self._write_values(found, point, out)
         if not found.waiting():
             return found
         found.complete(vectors=False)
-        self._write_values(found, alpha, beta, out, None)
+        self._write_values(found, point, out)
         return None
 
     def _write_values(
-        self,
-        found: Spectra,
-        alpha: DeviceArray,
-        beta: DeviceArray,
-        out: DeviceArray,
-        listed: int | None,
+        self, found: Spectra, point: DeviceArray, out: DeviceArray, listed: int | None = None
     ) -> None:
-        piece, m = found.piece, alpha.shape[1]
+        piece, m = found.piece, point.shape[2]
         chosen = (None, None) if listed is None else (found.list, found.length)
-        self.kernels.launch(
-            "divergences",
-            _flat_grid(piece.pairs if listed is None else listed),
-            _THREADS,
-            *found.arguments(),
-            alpha[piece.atoms],
-            beta[piece.atoms],
-            _corner(out, piece),
-            np.int32(m),
-            np.int64(out.shape[1] * m),
-            *map(_pointer, chosen),
-            np.int64(piece.n_rows),
-            np.int64(piece.pairs),
-        )
+        grid = _flat_grid(piece.pairs if listed is None else listed)
+        given = *found.arguments(), *point[:, piece.atoms], _corner(out, piece)
+        sizes = np.int32(m), np.int64(out.shape[1] * m), *map(_pointer, chosen), *piece.sizes
+        self.kernels.launch("divergences", grid, _THREADS, *given, *sizes)
 
-    def logdet_values(self, alpha: DeviceArray, beta: DeviceArray, out: DeviceArray) -> None:
+    def logdet_values(self, point: DeviceArray, out: DeviceArray) -> None:
         """Values on alpha + beta = 1 into out (rows, n_atoms, 1)."""
+        block, atoms = self.block, self.atoms
         for piece in self._pieces(vectors=False):
             found = Spectra(self, piece, vectors=False)
-            block, atoms = self.block, self.atoms
             rows, some = piece.rows, piece.atoms
             self.kernels.launch_teams(
                 "logdet_values",
@@ -366,105 +294,68 @@ class Device:
                 piece.n_atoms,
                 block.matrices[rows],
                 atoms.matrices[some],
-                block.exponents[rows],
-                atoms.exponents[some],
+                *found.units,
                 block.logdets[rows],
                 atoms.logdets[some],
                 block.spreads[rows],
                 atoms.spreads[some],
-                alpha[some],
-                beta[some],
+                *point[:, some],
                 _corner(out, piece),
                 np.int64(out.shape[1]),
                 found.list,
                 found.length,
                 np.int64(piece.n_rows),
             )
-            self._redo(found, alpha, beta, out, int(found.length[0]))
+            self._redo(found, point, out, int(found.length[0]))
 
-    def redo(
-        self, where: DeviceArray, alpha: DeviceArray, beta: DeviceArray, out: DeviceArray
-    ) -> None:
+    def redo(self, where: DeviceArray, point: DeviceArray, out: DeviceArray) -> None:
         """Compute values again from spectra where (rows, n_atoms) says so."""
         for piece in self._pieces(vectors=False):
             found = Spectra(self, piece, vectors=False)
             marks = cp.ascontiguousarray(where[piece.rows, piece.atoms].T).ravel()
             found.list = cp.flatnonzero(marks).astype(np.int64)
             found.length = cp.full(1, len(found.list), np.int32)
-            self._redo(found, alpha, beta, out, len(found.list))
+            self._redo(found, point, out, len(found.list))
 
-    def _redo(
-        self, found: Spectra, alpha: DeviceArray, beta: DeviceArray, out: DeviceArray, length: int
-    ) -> None:
+    def _redo(self, found: Spectra, point: DeviceArray, out: DeviceArray, length: int) -> None:
         """Compute the values of the pairs on the list, or of the whole piece if they are many."""
         if length == 0:
             return
         if length > LARGEST_LISTED_SHARE * found.piece.pairs:
             found = Spectra(self, found.piece, vectors=False)
             found.compute(vectors=False)
-            self._write_values(found, alpha, beta, out, None)
+            self._write_values(found, point, out)
         else:
             found.accurate(vectors=False)
-            self._write_values(found, alpha, beta, out, length)
+            self._write_values(found, point, out, length)
 
-    def add_gradient(
-        self,
-        alpha: DeviceArray,
-        beta: DeviceArray,
-        cotangent: DeviceArray,
-        inner: DeviceArray,
-        in_alpha: DeviceArray,
-        in_beta: DeviceArray,
-        values: DeviceArray,
-    ) -> None:
-        """Add sums of Z diag(weight) Z^T to inner (n_atoms, d, d), derivatives to (n_atoms, m).
-
-        Divergences go to values, (rows, n_atoms, m) like the cotangent. All but inner may be None.
-        """
+    def add_gradient(self, cotangent: DeviceArray, sums: Sums, values: DeviceArray) -> None:
+        """Add to sums; divergences go to values, (rows, n_atoms, m), unless it is None."""
         for found in self._computed(vectors=True):
-            self.add_vectors(found, alpha, beta, cotangent, inner, in_alpha, in_beta, values)
+            self.add_vectors(found, cotangent, sums, values)
 
     def add_vectors(
-        self,
-        found: Spectra,
-        alpha: DeviceArray,
-        beta: DeviceArray,
-        cotangent: DeviceArray,
-        inner: DeviceArray,
-        in_alpha: DeviceArray,
-        in_beta: DeviceArray,
-        values: DeviceArray,
+        self, found: Spectra, cotangent: DeviceArray, sums: Sums, values: DeviceArray
     ) -> None:
         """Do so for one piece, whose vectors were found."""
-        m = alpha.shape[1]
+        m, inner = sums.point.shape[2], sums.inner
         piece, weights = found.piece, found.diagonal  # which is not needed any more
-        shares = None if in_alpha is None else cp.empty((2, m, piece.pairs))
+        shares = cp.empty((2, m, piece.pairs)) if sums.with_slopes else None
         first, second = (None, None) if shares is None else shares
         corner = None if values is None else _corner(values, piece)
         references = None if found.ranges is None else cp.empty(piece.pairs)
-        self.kernels.launch(
-            "weigh",
-            _flat_grid(piece.pairs),
-            _THREADS,
-            *found.arguments(),
-            alpha[piece.atoms],
-            beta[piece.atoms],
-            _corner(cotangent, piece),
-            weights,
-            *map(_pointer, (first, second, corner, found.ranges, references)),
-            np.int32(m),
-            np.int64(cotangent.shape[1] * m),
-            np.int64(piece.n_rows),
-            np.int64(piece.pairs),
-        )
+        optional = map(_pointer, (first, second, corner, found.ranges, references))
+        given = *found.arguments(), *sums.point[:, piece.atoms], _corner(cotangent, piece), weights
+        sizes = np.int32(m), np.int64(cotangent.shape[1] * m), *piece.sizes
+        grid = _flat_grid(piece.pairs)
+        self.kernels.launch("weigh", grid, _THREADS, *given, *optional, *sizes)
         inner[piece.atoms] += self._sum_vectors(found, weights)
         if references is not None:
             common = references.reshape(piece.n_atoms, piece.n_rows).sum(axis=1)
             inner[piece.atoms] += common[:, None, None] * cp.eye(inner.shape[-1])
         if shares is not None:
             added = shares.reshape(2, m, piece.n_atoms, piece.n_rows).sum(axis=3)
-            in_alpha[piece.atoms] += added[0].T
-            in_beta[piece.atoms] += added[1].T
+            sums.slopes[:, piece.atoms] += added.transpose(0, 2, 1)
 
     def _sum_vectors(self, found: Spectra, weights: DeviceArray) -> DeviceArray:
         piece, layout = found.piece, self.kernels.layout
@@ -473,41 +364,24 @@ class Device:
         wanted = -(-_SUMMING_WARPS // (warps * piece.n_atoms))
         slices = max(1, min(wanted, piece.n_rows // least))
         partial = cp.empty((slices, piece.n_atoms, layout.d, layout.d))
-        blocks = -(-slices * warps // 4)
-        self.kernels.launch(
-            "accumulate",
-            (blocks, piece.n_atoms),
-            _THREADS,
-            found.stored,
-            weights,
-            partial,
-            np.int64(piece.n_rows),
-            np.int32(slices),
-        )
+        grid = (-(-slices * warps // 4), piece.n_atoms)
+        given = found.stored, weights, partial, np.int64(piece.n_rows), np.int32(slices)
+        self.kernels.launch("accumulate", grid, _THREADS, *given)
         return partial.sum(axis=0)
 
-    def add_inverses(
-        self, alpha: DeviceArray, beta: DeviceArray, cotangent: DeviceArray, total: DeviceArray
-    ) -> None:
+    def add_inverses(self, point: DeviceArray, cotangent: DeviceArray, total: DeviceArray) -> None:
         """Add cotangent * (alpha X + beta B)^-1 to total (n_atoms, d, d), in scaled units."""
         layout = self.kernels.layout
         for piece in self._pieces(vectors=True):
-            stored = layout.stored(piece.pairs)
+            stored, rows, some = layout.stored(piece.pairs), piece.rows, piece.atoms
+            atoms, size = self.atoms, (piece.n_rows, piece.n_atoms)
+            given = self.block.matrices[rows], atoms.matrices[some], atoms.exponents[some]
+            weights = _corner(cotangent, piece), np.int64(cotangent.shape[1])
+            results = stored, np.int64(piece.n_rows)
             self.kernels.launch_teams(
-                "weighted_inverses",
-                piece.n_rows,
-                piece.n_atoms,
-                self.block.matrices[piece.rows],
-                self.atoms.matrices[piece.atoms],
-                self.atoms.exponents[piece.atoms],
-                alpha[piece.atoms],
-                beta[piece.atoms],
-                _corner(cotangent, piece),
-                np.int64(cotangent.shape[1]),
-                stored,
-                np.int64(piece.n_rows),
+                "weighted_inverses", *size, *given, *point[:, some], *weights, *results
             )
-            total[piece.atoms] += layout.sum_stored(stored, piece.n_atoms)
+            total[some] += layout.sum_stored(stored, piece.n_atoms)
 
 
 def _flat_grid(count: int) -> tuple[int]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from divlearn.arrays import DeviceArray, IntArray, RealArray
-from divlearn.engines.base import Engine, Prepared, Pullback, add_part, lost_atoms
+from divlearn.engines.base import Engine, Prepared, Pullback, Request, add_part, lost_atoms
 from divlearn.engines.cpu import cpu_engine
 from divlearn.engines.cuda.arrays import as_numpy, cp, kind_of
 from divlearn.engines.cuda.data import Block, CudaAtoms, CudaData
 from divlearn.engines.cuda.kernels import largest_dimension
-from divlearn.engines.cuda.pipeline import Device, Failures, Spectra
+from divlearn.engines.cuda.pipeline import Device, Failures, Spectra, Sums, on_device
 from divlearn.engines.parameters import (
     Parameters,
     gradient_routes,
@@ -28,9 +29,8 @@ _LOG_2 = float(np.log(2.0))
 _OUT_BYTES = 1 << 28  # of results on the device that go elsewhere
 
 
-def _on_device(parameters: Parameters) -> tuple[DeviceArray, DeviceArray]:
-    alpha, beta = cp.asarray(np.stack([parameters.alpha, parameters.beta]))
-    return alpha, beta
+def _on_host(request: Request) -> Request:
+    return replace(request, cotangent=as_numpy(request.cotangent))
 
 
 class CudaRoutes(Engine):
@@ -39,39 +39,38 @@ class CudaRoutes(Engine):
     def _prepare(self, matrices: RealArray, order: IntArray | None = None) -> Prepared:
         if matrices.shape[-1] > largest_dimension():
             return Prepared(self.name, matrices, order=order)  # which stays where it is
-        return CudaData.of(matrices, order)
+        return CudaData(matrices, order)
 
     def _spectra(self, data: Prepared, atoms: RealArray) -> RealArray:
         if not isinstance(data, CudaData):
             return self._fallback._spectra(self._elsewhere(data), atoms)
-        out = np.empty((data.n_matrices, len(atoms), data.d))
+        out = _empty((data.n_matrices, len(atoms), data.d), data)
         for rows, found in self._spectra_blocks(data, atoms):
-            found.get(out=out[rows])
+            _copy(found, out, rows)
         return out
 
     def _spectra_blocks(self, data: CudaData, atoms: RealArray) -> Iterator[tuple[slice, Any]]:
         """Yield rows and their log-eigenvalues (rows, n_atoms, d) on the device."""
         prepared = CudaAtoms(atoms)
-        for start, stop, block in self._row_blocks(data, 8 * data.d * len(atoms)):
+        for rows, block in self._rows(data, 8 * data.d * len(atoms)):
             failures = Failures()
             found = Device(block, prepared, self.condition_limit, failures).spectra()
             for row, atom, part in self._failed(data, failures):
                 host = self._fallback._spectra(part, as_numpy(atoms[atom]))
-                found[row.start - start, atom.start] = cp.asarray(host[0, 0])
-            yield slice(start, stop), found
+                found[row.start - rows.start, atom.start] = cp.asarray(host[0, 0])
+            yield rows, found
 
     def _encode(
         self, data: Prepared, atoms: RealArray, parameters: Parameters, out: RealArray
     ) -> None:
-        if not isinstance(data, CudaData) or parameters.opposite:
-            self._fallback._encode(self._elsewhere(data), as_numpy(atoms), parameters, out)
+        if isinstance(data, CudaData) and not parameters.opposite:
+            for rows, values in self._encode_blocks(data, atoms, parameters):
+                _copy(values, out, rows)
             return
-        direct = out.dtype == np.float64 and out.flags.c_contiguous
-        for rows, values in self._encode_blocks(data, atoms, parameters):
-            if direct:
-                values.get(out=out[rows])
-            else:
-                out[rows] = cp.asnumpy(values)
+        host = out if kind_of(out) == "numpy" else np.empty(out.shape)
+        self._fallback._encode(self._elsewhere(data), as_numpy(atoms), parameters, host)
+        if host is not out:
+            out[...] = cp.asarray(host)
 
     def _encode_blocks(
         self, data: CudaData, atoms: RealArray, parameters: Parameters
@@ -79,15 +78,15 @@ class CudaRoutes(Engine):
         """Yield rows and their values (rows, n_atoms, m) on the device."""
         prepared = CudaAtoms(atoms)
         pairs = self._pairs(data, prepared, parameters)
-        for start, stop, block in self._row_blocks(data, 8 * parameters.alpha.size):
+        for rows, block in self._rows(data, 8 * parameters.alpha.size):
             found = [self._encode_block(data, block, prepared, one) for one in pairs]
-            yield slice(start, stop), found[0] if len(pairs) == 1 else cp.concatenate(found, axis=2)
+            yield rows, found[0] if len(pairs) == 1 else cp.concatenate(found, axis=2)
 
     def _pairs(self, data: CudaData, atoms: CudaAtoms, parameters: Parameters) -> list[Parameters]:
         """Split parameters as `one_by_one` does, where extremes of the data are known."""
         if data.resident is None or parameters.alpha.shape[1] == 1:
             return [parameters]
-        return one_by_one(parameters, data.resident.extremes, atoms, self.condition_limit)
+        return one_by_one(parameters, atoms, data.resident.extremes, self.condition_limit)
 
     def _encode_block(
         self, data: CudaData, block: Block, atoms: CudaAtoms, parameters: Parameters
@@ -113,7 +112,7 @@ class CudaRoutes(Engine):
         assert data.resident is not None
         values = cp.empty((data.n_matrices, *parameters.alpha.shape))
         device = Device(data.resident, atoms, self.condition_limit, Failures())
-        spectra = device.traced_divergences(*_on_device(parameters), values)
+        spectra = device.traced_divergences(on_device(parameters), values)
         if spectra is None:
             self._mend(data, device, parameters, values)
         return values, spectra
@@ -131,75 +130,39 @@ class CudaRoutes(Engine):
     def _encode_route(
         self, route: str, device: Device, parameters: Parameters, out: DeviceArray
     ) -> None:
-        alpha, beta = _on_device(parameters)
+        point, extremes = on_device(parameters), device.block.extremes
         if route == "logdet":
-            device.logdet_values(alpha, beta, out)
-        elif route == "spectrum" or not traces_usable(
-            device.block.extremes, device.atoms, self.condition_limit
-        ):
-            device.divergences(alpha, beta, out)
+            device.logdet_values(point, out)
+        elif route == "spectrum" or not traces_usable(device.atoms, extremes, self.condition_limit):
+            device.divergences(point, out)
         else:
             inverse = route == "inverse trace"
             small = _trace_values(device.block, device.atoms, out[:, :, 0], inverse=inverse)
             if small is not None:
-                device.redo(small, alpha, beta, out)
+                device.redo(small, point, out)
 
-    def _pullback(
-        self,
-        data: Prepared,
-        atoms: RealArray,
-        parameters: Parameters,
-        cotangent: RealArray,
-        with_parameters: bool,
-        with_values: bool,
-    ) -> Pullback:
-        if not isinstance(data, CudaData) or parameters.opposite:
-            return self._fallback._pullback(
-                self._elsewhere(data),
-                as_numpy(atoms),
-                parameters,
-                cotangent,
-                with_parameters,
-                with_values,
-            )
-        result = self._device_pullback(
-            data, atoms, parameters, cotangent, with_parameters, with_values
-        )
-        fields = (result.atoms, result.whitened, result.alpha, result.beta, result.values)
-        found: list[Any] = [None if array is None else cp.asnumpy(array) for array in fields]
-        return Pullback(*found)
-
-    def _device_pullback(
-        self,
-        data: CudaData,
-        atoms: RealArray,
-        parameters: Parameters,
-        cotangent: DeviceArray,
-        with_parameters: bool,
-        with_values: bool,
-    ) -> Pullback:
-        """Do the same with results on the device; the cotangent may be there too."""
+    def _pullback(self, data: Prepared, atoms: RealArray, request: Request) -> Pullback:
+        if not isinstance(data, CudaData) or request.parameters.opposite:
+            elsewhere, host = self._elsewhere(data), as_numpy(atoms)
+            return self._fallback._pullback(elsewhere, host, _on_host(request))
         prepared = CudaAtoms(atoms)
-        if with_parameters or with_values:
-            found = self._spectral_pullback(
-                data, prepared, parameters, cotangent, with_parameters, with_values
-            )
+        if request.slopes or request.values:
+            found = self._spectral_pullback(data, prepared, request)
         else:
-            found = self._pairs_pullback(data, prepared, parameters, cotangent)
-        self._mend_gradients(found, data, prepared, parameters, cotangent)
-        return found
+            found = self._pairs_pullback(data, prepared, request)
+        self._mend_gradients(found, data, prepared, request)
+        if data.kind != "numpy":
+            return found
+        fields = found.atoms, found.whitened, found.alpha, found.beta, found.values
+        given: list[Any] = [None if array is None else cp.asnumpy(array) for array in fields]
+        return Pullback(*given)
 
     def _mend_gradients(
-        self,
-        found: Pullback,
-        data: CudaData,
-        atoms: CudaAtoms,
-        parameters: Parameters,
-        cotangent: DeviceArray,
+        self, found: Pullback, data: CudaData, atoms: CudaAtoms, request: Request
     ) -> None:
         """Compute gradients that are not finite again, on the CPU."""
         lost = lost_atoms(found)
-        if not len(lost) or not bool(cp.isfinite(cp.asarray(cotangent)).all()):
+        if not len(lost) or not bool(cp.isfinite(cp.asarray(request.cotangent)).all()):
             return
         warnings.warn(
             f"the CUDA engine found no finite gradient of {len(lost)} of {len(atoms)} atoms (the "
@@ -208,150 +171,108 @@ class CudaRoutes(Engine):
             stacklevel=2,
         )
         where = cp.asarray(lost)
-        again = self._fallback._pullback(
-            self._elsewhere(data),
-            cp.asnumpy(atoms.matrices[where]),
-            parameters.chosen(lost),
-            as_numpy(cotangent)[:, lost],
-            found.alpha is not None,
-            found.values is not None,
-        )
+        given, some = cp.asnumpy(atoms.matrices[where]), _on_host(request).part(slice(None), lost)
+        again = self._fallback._pullback(self._elsewhere(data), given, some)
         for name in ("atoms", "whitened", "alpha", "beta"):
             if getattr(found, name) is not None:
                 getattr(found, name)[where] = cp.asarray(getattr(again, name))
         if found.values is not None:
             found.values[:, where] = cp.asarray(again.values)
 
-    def _pairs_pullback(
-        self, data: CudaData, prepared: CudaAtoms, parameters: Parameters, cotangent: DeviceArray
-    ) -> Pullback:
+    def _pairs_pullback(self, data: CudaData, atoms: CudaAtoms, request: Request) -> Pullback:
         """Gradients in atoms alone, one pair of parameters at a time where that is faster."""
-        pairs = self._pairs(data, prepared, parameters)
+        pairs = self._pairs(data, atoms, request.parameters)
         if len(pairs) == 1:
-            return self._atoms_pullback(data, prepared, parameters, cotangent)
-        parts = [
-            self._atoms_pullback(data, prepared, one, cotangent[:, :, i : i + 1])
-            for i, one in enumerate(pairs)
-        ]
+            return self._atoms_pullback(data, atoms, request)
+        weights = (request.cotangent[:, :, i : i + 1] for i in range(len(pairs)))
+        requests = map(Request, pairs, weights)
+        parts = [self._atoms_pullback(data, atoms, one) for one in requests]
         gradients, whitened = zip(*((part.atoms, part.whitened) for part in parts), strict=True)
         return Pullback(cp.stack(gradients).sum(axis=0), cp.stack(whitened).sum(axis=0))
 
-    def _atoms_pullback(
-        self, data: CudaData, prepared: CudaAtoms, parameters: Parameters, cotangent: DeviceArray
-    ) -> Pullback:
+    def _atoms_pullback(self, data: CudaData, atoms: CudaAtoms, request: Request) -> Pullback:
         """Gradients in atoms alone, each by the route that its parameters allow."""
+        parameters, cotangent = request.parameters, request.cotangent
         if cotangent.shape[2] > 1:
-            return self._spectral_pullback(data, prepared, parameters, cotangent, False, False)
-        shape = prepared.matrices.shape
-        gradient, whitened = cp.empty(shape), cp.empty(shape)
-        routes = np.full(len(prepared), "spectrum")
+            return self._spectral_pullback(data, atoms, request)
+        gradient, whitened = cp.empty(atoms.matrices.shape), cp.empty(atoms.matrices.shape)
+        routes = np.full(len(atoms), "spectrum")
         if data.resident is not None:
-            routes = gradient_routes(
-                parameters, data.resident.extremes, prepared, self.condition_limit
-            )
+            extremes = data.resident.extremes
+            routes = gradient_routes(parameters, atoms, extremes, self.condition_limit)
         for route in np.unique(routes):
             index = np.flatnonzero(routes == route)
-            some, picked = prepared.chosen(index), parameters.chosen(index)
-            where = cp.asarray(index)
-            weights = cotangent
-            if len(index) < len(prepared):
+            where, weights = cp.asarray(index), cotangent
+            if len(index) < len(atoms):
                 weights = cotangent[:, where if kind_of(cotangent) != "numpy" else index]
-            if route == "spectrum":
-                part = self._spectral_pullback(data, some, picked, weights, False, False)
-            elif route == "logdet":
-                part = self._logdet_pullback(data, some, picked, weights)
-            else:
-                part = self._trace_pullback(data, some, weights, inverse=route == "inverse trace")
+            some = Request(parameters.chosen(index), weights)
+            part = self._pullback_route(str(route), data, atoms.chosen(index), some)
             gradient[where], whitened[where] = part.atoms, part.whitened
         return Pullback(gradient, whitened)
 
-    def _spectral_pullback(
-        self,
-        data: CudaData,
-        atoms: CudaAtoms,
-        parameters: Parameters,
-        cotangent: DeviceArray,
-        with_parameters: bool,
-        with_values: bool,
+    def _pullback_route(
+        self, route: str, data: CudaData, atoms: CudaAtoms, request: Request
     ) -> Pullback:
-        n, m = parameters.alpha.shape
-        alpha, beta = _on_device(parameters)
-        first, second = (cp.zeros((n, m)) if with_parameters else None for _ in range(2))
-        values = cp.empty((data.n_matrices, n, m)) if with_values else None
-        inner = cp.zeros(atoms.matrices.shape)
+        if route == "spectrum":
+            return self._spectral_pullback(data, atoms, request)
+        if route == "logdet":
+            return self._logdet_pullback(data, atoms, request)
+        gradient = cp.zeros(atoms.matrices.shape)
+        for rows, block in self._rows(data):
+            some = cp.asarray(request.cotangent[rows])[:, :, 0]
+            gradient += _trace_gradient(block, atoms, some, inverse=route == "inverse trace")
+        return Pullback(gradient, atoms.whiten(gradient))
+
+    def _spectral_pullback(self, data: CudaData, atoms: CudaAtoms, request: Request) -> Pullback:
+        cotangent, sums = request.cotangent, Sums(atoms, request)
+        values = cp.empty(cotangent.shape) if request.values else None
         failures = Failures()
-        for block in data.blocks():
-            rows = slice(block.start, block.start + len(block))
+        for rows, block in self._rows(data):
             device = Device(block, atoms, self.condition_limit, failures)
             weights = cp.ascontiguousarray(cp.asarray(cotangent[rows]))
-            some = None if values is None else values[rows]
-            device.add_gradient(alpha, beta, weights, inner, first, second, some)
-        whitened = -0.5 * (inner + inner.transpose(0, 2, 1))
+            device.add_gradient(weights, sums, None if values is None else values[rows])
+        whitened = sums.whitened()
+        first, second = sums.slopes
         result = Pullback(atoms.congruence(whitened), whitened, first, second, values)
-        for row, atom, part in self._failed(data, failures):
-            extra = self._fallback._pullback(
-                part,
-                cp.asnumpy(atoms.matrices[atom]),
-                parameters.chosen(np.arange(n)[atom]),
-                cp.asnumpy(cotangent[row, atom]),
-                with_parameters,
-                with_values,
-            )
-            add_part(result, extra, row, atom, cp.asarray)
+        for rows, atom, part in self._failed(data, failures):
+            one, some = cp.asnumpy(atoms.matrices[atom]), _on_host(request.part(rows, atom))
+            add_part(result, self._fallback._pullback(part, one, some), rows, atom)
         return result
 
     def _traced_pullback(
-        self,
-        spectra: Spectra,
-        parameters: Parameters,
-        cotangent: DeviceArray,
-        with_parameters: bool,
-    ) -> tuple[Any, Any, Any] | None:
+        self, spectra: Spectra, request: Request
+    ) -> tuple[DeviceArray, DeviceArray, DeviceArray] | None:
         """Whitened gradients from kept spectra; None where some pairs need another route."""
-        device, (n, m) = spectra.device, parameters.alpha.shape
-        first, second = (cp.zeros((n, m)) if with_parameters else None for _ in range(2))
-        inner = cp.zeros(device.atoms.matrices.shape)
+        sums = Sums(spectra.device.atoms, request)
         spectra.find_vectors()
-        sums = inner, first, second, None
-        device.add_vectors(spectra, *_on_device(parameters), cotangent, *sums)
+        spectra.device.add_vectors(spectra, request.cotangent, sums, None)
         if spectra.waiting():  # asked last, for the device works meanwhile
             return None
-        whitened = -0.5 * (inner + inner.transpose(0, 2, 1))
-        found = Pullback(whitened, whitened, first, second)
-        return None if len(lost_atoms(found)) else (whitened, first, second)
+        whitened = sums.whitened()
+        found = Pullback(whitened, whitened, *sums.slopes)
+        return None if len(lost_atoms(found)) else (whitened, *sums.slopes)
 
-    def _logdet_pullback(
-        self, data: CudaData, atoms: CudaAtoms, parameters: Parameters, cotangent: DeviceArray
-    ) -> Pullback:
+    def _logdet_pullback(self, data: CudaData, atoms: CudaAtoms, request: Request) -> Pullback:
         """(N^-1 - B^-1)/alpha summed over the data, N = alpha X + beta B."""
-        alpha, beta = _on_device(parameters)
+        point = on_device(request.parameters)
         total, weight = cp.zeros(atoms.matrices.shape), cp.zeros((len(atoms), 1, 1))
-        for block in data.blocks():
-            rows = slice(block.start, block.start + len(block))
-            some = cp.ascontiguousarray(cp.asarray(cotangent[rows]))
+        for rows, block in self._rows(data):
+            some = cp.ascontiguousarray(cp.asarray(request.cotangent[rows]))
             device = Device(block, atoms, self.condition_limit, Failures())
-            device.add_inverses(alpha, beta, some, total)
+            device.add_inverses(point, some, total)
             weight += some.sum(axis=0)[:, :, None]
         total = 0.5 * (total + total.transpose(0, 2, 1))
-        gradient = atoms.in_units((total - weight * atoms.inverse) / alpha[:, :, None])
+        gradient = atoms.in_units((total - weight * atoms.inverse) / point[0][:, :, None])
         return Pullback(gradient, atoms.whiten(gradient))
 
-    def _trace_pullback(
-        self, data: CudaData, atoms: CudaAtoms, cotangent: DeviceArray, *, inverse: bool
-    ) -> Pullback:
-        gradient = cp.zeros(atoms.matrices.shape)
-        for block in data.blocks():
-            some = cp.asarray(cotangent[block.start : block.start + len(block)])[:, :, 0]
-            gradient += _trace_gradient(block, atoms, some, inverse=inverse)
-        return Pullback(gradient, atoms.whiten(gradient))
-
-    def _row_blocks(self, data: CudaData, row_bytes: int) -> Iterator[tuple[int, int, Block]]:
-        """Yield (start, stop, block of those rows), small enough for their results."""
+    @staticmethod
+    def _rows(data: CudaData, row_bytes: int = 1) -> Iterator[tuple[slice, Block]]:
+        """Yield rows and the block of them, small enough for results of that many bytes a row."""
         step = max(1, _OUT_BYTES // row_bytes)
         for block in data.blocks():
             for start in range(0, len(block), step):
                 part = block if len(block) <= step else block.part(start, start + step)
-                yield part.start, part.start + len(part), part
+                yield slice(part.start, part.start + len(part)), part
 
     def _failed(
         self, data: CudaData, failures: Failures
@@ -373,6 +294,21 @@ class CudaRoutes(Engine):
     @property
     def _fallback(self) -> Engine:
         return cpu_engine(self.given_threads, self.accuracy)
+
+
+def _empty(shape: tuple[int, ...], data: CudaData) -> DeviceArray:
+    """Return an array for results, where those for the data are."""
+    return np.empty(shape) if data.kind == "numpy" else cp.empty(shape)
+
+
+def _copy(found: DeviceArray, out: DeviceArray, rows: slice) -> None:
+    """Copy results from the device to some rows of an array, there or on the host."""
+    if kind_of(out) != "numpy":
+        out[rows] = found
+    elif out.dtype == np.float64 and out.flags.c_contiguous:
+        found.get(out=out[rows])
+    else:
+        out[rows] = cp.asnumpy(found)
 
 
 def _columns(block: Block, inverse: bool) -> DeviceArray:
