@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from unittest.mock import patch
 
@@ -14,7 +15,7 @@ from test_iddl_objective import make
 
 from divlearn.iddl import stochastic
 from divlearn.iddl.losses import LOSSES
-from divlearn.iddl.objective import Dictionary
+from divlearn.iddl.objective import Dictionary, Objective
 from divlearn.iddl.solvers import solve_joint
 from divlearn.iddl.stochastic import Learner, Moments, solve_stochastic, take_rows
 from divlearn.spd import check_spd
@@ -27,15 +28,16 @@ def solve(objective, start, *, max_iter=4, tol=0.0, batch_size=8, **options):
 
 def take(objective, rows):
     """The objective of some matrices."""
-    known = (
-        objective.variant,
-        objective.feature_map,
-        objective.loss,
-        objective.gamma,
-        objective.learn_atoms,
-        objective.learn_parameters,
+    make = partial(
+        Objective,
+        variant=objective.variant,
+        feature_map=objective.feature_map,
+        loss=objective.loss,
+        gamma=objective.gamma,
+        learn_atoms=objective.learn_atoms,
+        learn_parameters=objective.learn_parameters,
     )
-    return take_rows(objective.shards.whole, objective.targets[0], rows, known)
+    return take_rows(objective.shards.whole, objective.targets[0], rows, make)
 
 
 def trial_with(objective, point, head):

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,7 +20,7 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.interrupts import is_interrupted
 from divlearn.fitting.labelled import MatricesMixin
 from divlearn.fitting.progress import say, track
-from divlearn.iddl.features import Variant, make_variant, starts_from_grid, uses_line
+from divlearn.iddl.features import Divergences, Variant, make_variant, starts_from_grid, uses_line
 from divlearn.iddl.learning import (
     Choice,
     Ensemble,
@@ -92,7 +93,7 @@ class Recipe:
 
     solver: str = "joint"
     learn: str = "both"
-    init: Any = "class-kmeans"
+    init: str | ArrayLike = "class-kmeans"
     atoms_per_class: int | None = None
     start: tuple[float, float] | None = None
     penalty: float | str = "auto"
@@ -153,7 +154,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         self,
         n_atoms: int | str = "auto",
         *,
-        divergence: Any = "line",
+        divergence: Divergences = "line",
         rank: int | str = "auto",
         recipe: Recipe | None = None,
         cv: Splitter = 4,
@@ -288,7 +289,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = task.shards.d
         say(self, f"loss {self.loss_}, penalty={self.penalty_:g}: {self.message_}")
 
-    def _cv(self) -> Any:
+    def _cv(self) -> Splitter:
         """Return the folds to choose by, though a single model is trained on everything."""
         return _SCREENING_FOLDS if self.cv is None else self.cv
 
@@ -377,11 +378,11 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             )
         return atoms
 
-    def _map(self, function: Callable[..., RealArray], X: Any, *more: Model) -> RealArray:
+    def _map(self, function: Callable[..., RealArray], X: ArrayLike, *more: Model) -> RealArray:
         shards = open_new(self, X, accuracy=LEARNING_ACCURACY)
         return np.concatenate(shards.map(function, [*self.models_, *more]))
 
-    def _mean_scores(self, X: Any) -> RealArray:
+    def _mean_scores(self, X: ArrayLike) -> RealArray:
         check_is_fitted(self)
         return self._map(_mean_scores, X, *self.starts_)
 
@@ -415,7 +416,7 @@ def _mean_scores(block: Block, models: Sequence[Model]) -> RealArray:
 
 
 class ScoreMixin:
-    engine: Any
+    engine: str | Engine
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Compute the mean accuracy, or the coefficient of determination of numbers.

@@ -18,7 +18,7 @@ from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, fit_metho
 from divlearn.fitting.selection import average_held_out
 from divlearn.fitting.training import Training
 from divlearn.iddl.base import IDDLBase, Recipe, ScoreMixin
-from divlearn.iddl.features import starts_from_grid
+from divlearn.iddl.features import Divergences, starts_from_grid
 from divlearn.iddl.learning import Ensemble, Learned
 from divlearn.iddl.losses import LOSSES, Loss
 from divlearn.iddl.tasks import Task, labelled_task, sharded_classes_task
@@ -118,7 +118,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         self,
         n_atoms: int | str = "auto",
         *,
-        divergence: Any = "line",
+        divergence: Divergences = "line",
         loss: str | Loss | type[Loss] = "auto",
         rank: int | str = "auto",
         recipe: Recipe | None = None,

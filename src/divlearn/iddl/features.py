@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, cast
 
 import numpy as np
 
 from divlearn.arrays import Indices, RealArray, beside, to_host
 from divlearn.divergence import get_member
-from divlearn.divergence.named import MEMBERS
+from divlearn.divergence.named import MEMBERS, DivergenceLike
+from divlearn.iddl.losses import Targets
+from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 
 Point = tuple[float, float]
-_Moments = tuple[float, RealArray, RealArray]  # weight, means, sums of squares around these
+Divergences = DivergenceLike | Sequence[Point]  # of atoms: a name, one pair, or several
+Moments = tuple[float, RealArray, RealArray]  # weight, means, sums of squares around these
 _Feature = Annotated[RealArray, "n_features"]
 Units = tuple[_Feature, _Feature] | None  # mean and scale of every feature, where these are
 
@@ -47,18 +51,21 @@ class Variant:
         return gradient
 
 
-def starts_from_grid(divergence: Any) -> bool:
+def starts_from_grid(divergence: Divergences) -> bool:
     """Tell whether the pair that atoms start with is to be searched on a grid, as in the paper."""
     return isinstance(divergence, str) and divergence in _LEARNED
 
 
-def uses_line(divergence: Any) -> bool:
+def uses_line(divergence: Divergences) -> bool:
     """Tell whether atoms have the three fixed divergences with alpha + beta = 1."""
     return isinstance(divergence, str) and divergence == "line"
 
 
 def make_variant(
-    divergence: Any, n_atoms: int, start: Point | RealArray | None = None, rank: int | None = None
+    divergence: Divergences,
+    n_atoms: int,
+    start: Point | RealArray | None = None,
+    rank: int | None = None,
 ) -> Variant:
     """Make the parameters of atoms; `start` is the first pair of the paper's variants."""
     if start is not None:
@@ -77,7 +84,7 @@ def make_variant(
     return Variant(index[..., 0], index[..., 1], np.tile(pairs.ravel(), n_atoms), True)
 
 
-def _starts(divergence: Any, start: Point | RealArray) -> tuple[RealArray, bool]:
+def _starts(divergence: Divergences, start: Point | RealArray) -> tuple[RealArray, bool]:
     """Return the pairs of atoms, shape (n_pairs, 2), and whether they are learned."""
     if starts_from_grid(divergence):
         return np.array([start], dtype=float), True
@@ -85,10 +92,10 @@ def _starts(divergence: Any, start: Point | RealArray) -> tuple[RealArray, bool]
         return np.array(_PAIRS if divergence == "learn" else _LINE), divergence == "learn"
     if isinstance(divergence, list | tuple | np.ndarray) and np.ndim(divergence) == 2:
         return _check_pairs(divergence), True
-    return _fixed(divergence), False
+    return _fixed(cast(DivergenceLike, divergence)), False
 
 
-def _check_pairs(given: Any, name: str = "divergence") -> RealArray:
+def _check_pairs(given: object, name: str = "divergence") -> RealArray:
     try:
         pairs = np.asarray(given)
     except ValueError:  # entries of several lengths
@@ -99,7 +106,7 @@ def _check_pairs(given: Any, name: str = "divergence") -> RealArray:
     return pairs.astype(float)
 
 
-def _fixed(divergence: Any) -> RealArray:
+def _fixed(divergence: DivergenceLike) -> RealArray:
     try:
         name = _FIXED.get(divergence, divergence) if isinstance(divergence, str) else divergence
         known = get_member(name)
@@ -198,19 +205,19 @@ def _raw(V: RealArray, offset: RealArray) -> RealArray:
     return np.log(V + beside(offset, V))
 
 
-def _mean(_: Any, targets: Any, V: RealArray) -> RealArray:
+def _mean(_: Block, targets: Targets, V: RealArray) -> RealArray:
     return targets[1] @ V
 
 
-def _largest(_: Any, V: RealArray) -> float:
+def _largest(_: Block, V: RealArray) -> float:
     return float(V.max()) if V.size else 0.0
 
 
-def _moments(_: Any, targets: Any, V: RealArray, offset: RealArray) -> _Moments:
+def _moments(_: Block, targets: Targets, V: RealArray, offset: RealArray) -> Moments:
     return column_moments(_raw(V, offset), targets[1])
 
 
-def column_moments(values: RealArray, weights: RealArray) -> _Moments:
+def column_moments(values: RealArray, weights: RealArray) -> Moments:
     """Weight, means, and weighted sums of squares around these, of the columns of values."""
     weight = float(weights.sum())
     if weight == 0:
@@ -219,7 +226,7 @@ def column_moments(values: RealArray, weights: RealArray) -> _Moments:
     return weight, mean, weights @ (values - mean) ** 2
 
 
-def merge_moments(first: _Moments, second: _Moments) -> _Moments:
+def merge_moments(first: Moments, second: Moments) -> Moments:
     """Moments of both together, without the digits that sums of squares would lose."""
     weight = first[0] + second[0]
     if weight == 0:

@@ -12,7 +12,8 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from divlearn.arrays import RealArray, beside, to_host
 from divlearn.checks import check_finite
-from divlearn.iddl.losses import Loss
+from divlearn.iddl.losses import Loss, Targets
+from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 
 _NEWTON_STEPS = 50
@@ -143,7 +144,7 @@ def scores_of(head: Head, features: RealArray) -> RealArray:
     return features @ weights.mT + bias[..., None, :]
 
 
-def slopes_of(targets: Any, features: RealArray, loss: Loss, head: Head) -> RealArray:
+def slopes_of(targets: Targets, features: RealArray, loss: Loss, head: Head) -> RealArray:
     """Weighted gradients of the losses of some samples in their scores."""
     wanted, weights = targets
     return weights[:, None] * loss.expand(scores_of(head, features), wanted).slopes
@@ -277,13 +278,13 @@ class _Newton:
 # --- what blocks compute: they get (targets, weights), then features or the turned design ---------
 
 
-def _means(_: Any, targets: Any, features: RealArray) -> tuple[RealArray, RealArray]:
+def _means(_: Block, targets: Targets, features: RealArray) -> tuple[RealArray, RealArray]:
     wanted, weights = targets
     return to_host(weights @ features), to_host(weights @ wanted)
 
 
 def _products(
-    _: Any, targets: Any, features: RealArray, centre: tuple[RealArray, RealArray] | None
+    _: Block, targets: Targets, features: RealArray, centre: tuple[RealArray, RealArray] | None
 ) -> RealArray:
     wanted, weights = targets
     if centre is not None:
@@ -295,7 +296,7 @@ def _products(
 
 
 def _turn(
-    _: Any, features: RealArray, basis: RealArray, bias: bool, rough: bool
+    _: Block, features: RealArray, basis: RealArray, bias: bool, rough: bool
 ) -> tuple[RealArray, RealArray]:
     turned: RealArray = features @ beside(basis[: features.shape[1]], features)
     if bias:
@@ -305,17 +306,17 @@ def _turn(
     return turned, turned.astype(np.float32) if rough else turned
 
 
-def _follow(_: Any, targets: Any, turned: Any) -> Any:
+def _follow(_: Block, targets: Targets, turned: Any) -> Any:
     return tuple(beside(one, turned[0]) for one in targets)
 
 
-def _losses(_: Any, targets: Any, features: RealArray, loss: Loss, head: Head) -> float:
+def _losses(_: Block, targets: Targets, features: RealArray, loss: Loss, head: Head) -> float:
     wanted, weights = targets
     return float(weights @ loss.expand(scores_of(head, features), wanted).losses)
 
 
 def _sums(
-    _: Any, targets: Any, turned: Any, loss: Loss, W: RealArray
+    _: Block, targets: Targets, turned: Any, loss: Loss, W: RealArray
 ) -> tuple[float, RealArray, float]:
     (wanted, weights), design = targets, turned[0]
     expansion = loss.expand(design @ beside(W, design).T, wanted)
@@ -323,13 +324,13 @@ def _sums(
     return float(weights @ expansion.losses), gradient, float(weights @ expansion.sizes)
 
 
-def _bends(_: Any, targets: Any, turned: Any, loss: Loss, W: RealArray) -> Any:
+def _bends(_: Block, targets: Targets, turned: Any, loss: Loss, W: RealArray) -> Any:
     design = turned[0]
     return loss.expand(design @ beside(W, design).T, targets[0]).bends
 
 
 def _product(
-    _: Any, targets: Any, turned: Any, bends: Any, loss: Loss, direction: RealArray
+    _: Block, targets: Targets, turned: Any, bends: Any, loss: Loss, direction: RealArray
 ) -> RealArray:
     # Towards a rough head, directions of few digits lead as well, in half of the time.
     weights, narrow = targets[1], turned[1]
@@ -338,7 +339,7 @@ def _product(
     return to_host(bent.T @ narrow)
 
 
-def _whole_hessian(_: Any, targets: Any, turned: Any, loss: Loss, W: RealArray) -> RealArray:
+def _whole_hessian(_: Block, targets: Targets, turned: Any, loss: Loss, W: RealArray) -> RealArray:
     """Hessian in the head, shape (n_outputs, n_columns, n_outputs, n_columns)."""
     (wanted, weights), design = targets, turned[0]
     expansion = loss.expand(design @ W.T, wanted)

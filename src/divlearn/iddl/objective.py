@@ -13,7 +13,7 @@ from divlearn.engines import Prepared
 from divlearn.engines.base import Trace
 from divlearn.iddl.features import FeatureMap, Units, Variant
 from divlearn.iddl.heads import Head, Samples, objective_of, scores_of, slopes_of, solve_head
-from divlearn.iddl.losses import Loss
+from divlearn.iddl.losses import Loss, Targets
 from divlearn.optim.frames import in_frames, move_frames
 from divlearn.optim.problem import Trial
 from divlearn.sharded.blocks import Block
@@ -295,7 +295,7 @@ def design_rows(_: Block, V: RealArray, feature_map: FeatureMap, units: Units) -
 
 def head_slopes(
     _: Block,
-    targets: Any,
+    targets: Targets,
     V: RealArray,
     feature_map: FeatureMap,
     units: Units,
@@ -315,7 +315,7 @@ def head_slopes(
 
 def _pull(
     block: Block,
-    targets: Any,
+    targets: Targets,
     V: RealArray,
     feature_map: FeatureMap,
     units: Units,

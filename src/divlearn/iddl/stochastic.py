@@ -1,8 +1,10 @@
 """Learning from minibatches: Riemannian Adam in moving frames, with a head that follows."""
 
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from functools import partial
+from typing import Self
 
 import numpy as np
 
@@ -11,11 +13,12 @@ from divlearn.checks import check_finite
 from divlearn.fitting.interrupts import stoppable
 from divlearn.iddl.features import units_on_host
 from divlearn.iddl.heads import Head
+from divlearn.iddl.losses import Targets
 from divlearn.iddl.objective import Dictionary, Objective, head_slopes
 from divlearn.iddl.solvers import Fit, Run, first_trial
 from divlearn.optim.problem import Trial, projected
 from divlearn.sharded.blocks import Block
-from divlearn.sharded.shards import MemoryShards
+from divlearn.sharded.shards import MemoryShards, Parts, Shards
 from divlearn.spd import usable
 from divlearn.threads import limit_blas
 
@@ -195,7 +198,7 @@ def _on_host(trial: Trial) -> Trial:
 # --- minibatches ----------------------------------------------------------------------------------
 
 _Carried = tuple[Learner | None, np.random.RandomState, int]  # with a count of eigenproblems
-_Lesson = tuple[Any, ...]  # what an objective takes beside data
+_Maker = Callable[[Shards, Parts], Objective]
 
 
 def _pass_over(
@@ -203,13 +206,14 @@ def _pass_over(
 ) -> tuple[Learner | None, np.random.RandomState]:
     """Learn from all data once, in a random order; None where steps were too long."""
     order = random.permutation(len(objective.shards)).tolist()
-    lesson = (
-        objective.variant,
-        objective.feature_map,
-        objective.loss,
-        objective.gamma,
-        objective.learn_atoms,
-        objective.learn_parameters,
+    make = partial(
+        Objective,
+        variant=objective.variant,
+        feature_map=objective.feature_map,
+        loss=objective.loss,
+        gamma=objective.gamma,
+        learn_atoms=objective.learn_atoms,
+        learn_parameters=objective.learn_parameters,
     )
     size = max(_BATCH, objective.shards.n_matrices // _MOST_BATCHES)
     first = learner.moments.count  # gradients seen, at the point that epochs before have ended at
@@ -217,7 +221,7 @@ def _pass_over(
         _learn_block,
         (learner, random, 0),
         order,
-        lesson,
+        make,
         size,
         step_size,
         first,
@@ -229,9 +233,9 @@ def _pass_over(
 
 def _learn_block(
     block: Block,
-    targets: Any,
+    targets: Targets,
     state: _Carried,
-    lesson: _Lesson,
+    make: _Maker,
     size: int,
     step_size: float,
     first: int,
@@ -243,7 +247,7 @@ def _learn_block(
         return state
     random = deepcopy(random)  # the state that came is left as it is
     for chosen in np.array_split(random.permutation(rows), max(1, len(rows) // size)):
-        batch = take_rows(block, targets, chosen, lesson)
+        batch = take_rows(block, targets, chosen, make)
         try:
             with limit_blas(1):
                 learner = learner.step(batch, step_size)
@@ -257,18 +261,11 @@ def _learn_block(
     return learner, random, eigenproblems
 
 
-def take_rows(block: Block, targets: Any, rows: Indices, lesson: _Lesson) -> Objective:
+def take_rows(block: Block, targets: Targets, rows: Indices, make: _Maker) -> Objective:
     """Make the objective of some matrices of a block."""
     wanted, weights = (one[rows] for one in targets)
     some = [(wanted, weights / weights.sum())]
-    *rest, learn_atoms, learn_parameters = lesson
-    return Objective(
-        MemoryShards(block.only(rows)),
-        some,
-        *rest,
-        learn_atoms=learn_atoms,
-        learn_parameters=learn_parameters,
-    )
+    return make(MemoryShards(block.only(rows)), some)
 
 
 def _spread(objective: Objective, trial: Trial) -> Spread:

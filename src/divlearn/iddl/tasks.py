@@ -1,16 +1,15 @@
 """What a fit is after: classes to tell apart, or numbers to predict, wherever the matrices are."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax
 from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import ClassWeight, check_finite
-from divlearn.engines import get_engine
+from divlearn.engines import Engine, get_engine
 from divlearn.engines.cpu import cpu_engine
 from divlearn.engines.dask import as_dask
 from divlearn.fitting.calibration import fit_temperature
@@ -24,7 +23,8 @@ from divlearn.fitting.targets import (
     join_classes,
     keep_classes,
 )
-from divlearn.iddl.features import column_moments, merge_moments
+from divlearn.iddl.features import Moments, column_moments, merge_moments
+from divlearn.iddl.losses import Targets
 from divlearn.iddl.training import Judge, Part
 from divlearn.sharded.blocks import Block, block_in_memory, locate_block
 from divlearn.sharded.shards import SAMPLE, MemoryShards, Parts, Shards, draw_rows
@@ -73,7 +73,7 @@ def _targets_here(shards: Shards, wanted: RealArray, weights: RealArray) -> Part
 
 
 def draw_sample(
-    shards: Shards, targets: Parts, engine: Any, seed: int
+    shards: Shards, targets: Parts, engine: str | Engine, seed: int
 ) -> tuple[Shards, RealArray, RealArray, int]:
     """Bring matrices into memory: one block, targets, weights, and how many there are to see."""
     n_seen = shards.reduce(_count, parts=[targets])
@@ -85,17 +85,17 @@ def draw_sample(
     return MemoryShards(block), wanted, weights, n_seen
 
 
-def _refuse_groups(groups: Any) -> None:
+def _refuse_groups(groups: ArrayLike | None) -> None:
     if groups is not None:
         raise ValueError("groups must be None for data in shards; pass an array in memory")
 
 
-def _count(_: Block, targets: Any) -> int:
+def _count(_: Block, targets: Targets) -> int:
     return int(np.count_nonzero(targets[1]))
 
 
 def _draw(
-    block: Block, targets: Any, share: float, seed: int
+    block: Block, targets: Targets, share: float, seed: int
 ) -> tuple[RealArray, RealArray, RealArray]:
     wanted, weights = targets
     rows = draw_rows(block, weights, share, seed)
@@ -139,10 +139,10 @@ def labelled_task(shards: Shards, data: Labelled, folds: Folds) -> Task:
 
 def sharded_classes_task(
     shards: Shards,
-    groups: Any,
+    groups: ArrayLike | None,
     class_weight: ClassWeight,
     cv: Splitter,
-    engine: Any,
+    engine: str | Engine,
     seeds: tuple[int, int],
 ) -> tuple[Task, Labelled]:
     """Do the same for matrices out of memory; returns also the sample they are judged by."""
@@ -166,7 +166,7 @@ def sharded_classes_task(
     return replace(task, shards=shards, targets=targets, n_seen=n_seen), data
 
 
-def _classes(block: Block) -> NDArray[Any]:
+def _classes(block: Block) -> Labels:
     with locate_block(block):
         labels = check_labels(block.y, len(block), warn=block.number == 0)
     return find_classes(labels[block.weights > 0])
@@ -197,7 +197,11 @@ def _indicators(
 
 
 def numbers_task(
-    shards: Shards, groups: Any, cv: Splitter, engine: Any, seeds: tuple[int, int]
+    shards: Shards,
+    groups: ArrayLike | None,
+    cv: Splitter,
+    engine: str | Engine,
+    seeds: tuple[int, int],
 ) -> tuple[Task, RealArray, RealArray, bool]:
     """Predict numbers: held-out scores are judged by their mean squared error.
 
@@ -239,13 +243,15 @@ def _columns(block: Block) -> RealArray:
     return y[:, None] if y.ndim == 1 else y
 
 
-def _number_moments(block: Block) -> tuple[Any, bool]:
+def _number_moments(block: Block) -> tuple[Moments, bool]:
     columns = _columns(block)
     assert block.y is not None
     return column_moments(columns, block.weights), block.y.ndim == 1
 
 
-def _merge_numbers(first: tuple[Any, bool], second: tuple[Any, bool]) -> tuple[Any, bool]:
+def _merge_numbers(
+    first: tuple[Moments, bool], second: tuple[Moments, bool]
+) -> tuple[Moments, bool]:
     return merge_moments(first[0], second[0]), first[1]
 
 

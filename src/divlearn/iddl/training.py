@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from divlearn.arrays import Indices, RealArray, beside, on_device, to_host
 from divlearn.fitting.interrupts import is_interrupted
 from divlearn.iddl.features import FeatureMap, Units, Variant, units_on_host
 from divlearn.iddl.heads import Head, scores_of, solve_heads
-from divlearn.iddl.losses import Loss
+from divlearn.iddl.losses import Loss, Targets
 from divlearn.iddl.objective import Dictionary, Filters, Objective, are_filters, encode_rows
 from divlearn.iddl.solvers import Fit, solve_bcd, solve_joint
 from divlearn.iddl.stochastic import solve_stochastic
@@ -229,7 +229,7 @@ def _by_difference(centre: RealArray, mean: RealArray) -> RealArray:
     return vectors[:, order] / np.sqrt(values[order])
 
 
-def _mean_matrix(block: Block, targets: Any) -> RealArray:
+def _mean_matrix(block: Block, targets: Targets) -> RealArray:
     return np.tensordot(to_host(targets[1]), block.matrices, axes=1)
 
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.base import TransformerMixin
 from sklearn.utils.multiclass import type_of_target
 
-from divlearn.arrays import RealArray, to_host
+from divlearn.arrays import Labels, RealArray, to_host
 from divlearn.checks import RandomState
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.checkpoint import draw_seed
@@ -18,7 +18,7 @@ from divlearn.fitting.labelled import check_training, fit_method
 from divlearn.fitting.targets import check_labels, check_numbers
 from divlearn.iddl.base import IDDLBase, Recipe
 from divlearn.iddl.classifier import IDDLClassifier
-from divlearn.iddl.features import make_variant
+from divlearn.iddl.features import Divergences, make_variant
 from divlearn.iddl.losses import Loss
 from divlearn.iddl.regressor import IDDLRegressor
 from divlearn.iddl.training import Model
@@ -73,7 +73,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         self,
         n_atoms: int | str = "auto",
         *,
-        divergence: Any = "line",
+        divergence: Divergences = "line",
         loss: str | Loss | type[Loss] = "auto",
         rank: int | str = "full",
         recipe: Recipe | None = None,
@@ -144,7 +144,7 @@ def _encode(block: Block, models: Sequence[Model]) -> RealArray:
     return np.concatenate([to_host(model.encode(block)) for model in models], axis=1)
 
 
-def _check_targets(y: ArrayLike, n_matrices: int) -> NDArray[Any]:
+def _check_targets(y: ArrayLike, n_matrices: int) -> Labels:
     """Check classes, or numbers where y is continuous or has several columns."""
     given = np.asarray(y)
     continuous = given.dtype.kind == "f" and _is_continuous(given)
@@ -152,7 +152,7 @@ def _check_targets(y: ArrayLike, n_matrices: int) -> NDArray[Any]:
     return check(given, n_matrices)
 
 
-def _make_learner(targets: NDArray[Any], parameters: dict[str, Any]) -> Any:
+def _make_learner(targets: Labels, parameters: dict[str, Any]) -> Any:
     if not _is_continuous(targets):
         return IDDLClassifier(**parameters)
     loss = parameters.pop("loss")
@@ -161,5 +161,5 @@ def _make_learner(targets: NDArray[Any], parameters: dict[str, Any]) -> Any:
     return IDDLRegressor(**parameters)
 
 
-def _is_continuous(targets: NDArray[Any]) -> bool:
+def _is_continuous(targets: Labels) -> bool:
     return str(type_of_target(targets)).startswith("continuous")
