@@ -154,6 +154,17 @@ class FakeDeviceEngine(ReferenceEngine):
         found = {name: getattr(back, name) for name in fields}
         return replace(back, **{k: None if v is None else DeviceArray(v) for k, v in found.items()})
 
+    def encode_filters(self, data, filters, alpha, beta):
+        found = super().encode_filters(*_inside(data, filters), alpha, beta)
+        return DeviceArray(found) if isinstance(data, DeviceData) else found
+
+    def pull_filters(self, data, filters, alpha, beta, cotangent):
+        inside, filters, cotangent = _inside(data, filters, cotangent)
+        back = super().pull_filters(inside, filters, alpha, beta, cotangent)
+        if not isinstance(data, DeviceData):
+            return back
+        return back._replace(filters=DeviceArray(back.filters))
+
 
 def _inside(data, *arrays):
     """Unwrap what is on the device; arrays of the host that go with such data are sent."""

@@ -81,8 +81,8 @@ class Filters(Dictionary):
         return beside(self.root, self.frames) @ beside(pulled, self.frames)
 
     def ways_to(self, anchors: RealArray) -> RealArray:
-        away = beside(anchors, self.frames) - self.frames
-        return np.linalg.solve(beside(self.root, self.frames), away)
+        inverse = np.linalg.inv(beside(self.root, self.frames))
+        return inverse @ (beside(anchors, self.frames) - self.frames)
 
 
 @dataclass(frozen=True, eq=False)
