@@ -27,7 +27,7 @@ FITS = {
     "k-means, learned": (ABKMeans(3, "learn", n_init=2, random_state=0), 2),
     "mixture": (ABMixture([1, 2], "wishart", n_init=2, random_state=0), 2 * (2 + 1)),
     "mixture that moves": (ABMixture(4, "wishart", init="random", random_state=5), 1 + 1),
-    "IDDL, two losses": (IDDLClassifier(**SMALL), SEEDS + 2),
+    "IDDL, two losses and ranks": (IDDLClassifier(**SMALL), SEEDS + 2 * 2),
     "IDDL, grid": (IDDLClassifier(**SMALL, loss="ridge", divergence="N"), SEEDS + 1 + 2),
     "IDDL, minibatches": (
         IDDLClassifier(**SMALL, loss="ridge", recipe=Recipe(solver="stochastic")),
@@ -62,7 +62,7 @@ def test_killed_after_every_stage(data, tmp_path, monkeypatch, name):
 def test_regressor(data, tmp_path):
     X, _ = data
     y = np.linalg.slogdet(X)[1]
-    assert_resumes(IDDLRegressor(**SMALL), tmp_path / "fit", X, y, n_stages=SEEDS + 2)
+    assert_resumes(IDDLRegressor(**SMALL), tmp_path / "fit", X, y, n_stages=SEEDS + 2 * 2)
 
 
 @pytest.mark.parametrize("random_state", [None, np.random.RandomState(3)])

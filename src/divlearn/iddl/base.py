@@ -17,7 +17,7 @@ from divlearn.checks import RandomState, check_count, check_number
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.interrupts import is_interrupted
+from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import MatricesMixin
 from divlearn.fitting.progress import say, track
 from divlearn.iddl.features import Divergences, Variant, make_variant, starts_from_grid, uses_line
@@ -172,10 +172,13 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, task: Task, seed: int) -> Learned:
         """Choose, train and keep the best."""
         with limit_blas(1):
-            kept = []
-            for rank in self._ranks(task.shards.d):
-                learned = self._learn(task, seed, rank)
-                kept.append(learned.best() if isinstance(learned, Ensemble) else learned)
+            kept: list[Learned] = []
+            with stoppable(lambda: kept):
+                for rank in self._ranks(task.shards.d):
+                    learned = self._learn(task, seed, rank)
+                    kept.append(learned.best() if isinstance(learned, Ensemble) else learned)
+                    if is_interrupted():
+                        break
             joined = join_ranks(kept, task) if len(kept) > 1 else kept[0]
         self._keep(joined, task)
         return joined

@@ -80,6 +80,8 @@ class Model:
     units : tuple of ndarray, or None
         Mean and scale of these logarithms.
     head : tuple of ndarray, weights and bias.
+    rank : int or None
+        The last size of atoms, by which files are checked; older ones have none.
     """
 
     atoms: Annotated[RealArray, "n_atoms d p"]
@@ -88,6 +90,7 @@ class Model:
     offset: Annotated[RealArray | None, "n_features"]
     units: Units
     head: Head
+    rank: Annotated[int | None, "p"] = None
 
     def encode(self, block: Block) -> RealArray:
         """Divergences to the atoms, shape (n_matrices, n_atoms * n_pairs)."""
@@ -123,7 +126,7 @@ def _model(
     head: Head,
 ) -> Model:
     offset = None if feature_map.offset is None else to_host(feature_map.offset)
-    return Model(to_host(atoms), alpha, beta, offset, units_on_host(units), head)
+    return Model(to_host(atoms), alpha, beta, offset, units_on_host(units), head, atoms.shape[2])
 
 
 def _start_features(part: Part, settings: Settings, variant: Variant) -> tuple[Parts, FeatureMap]:

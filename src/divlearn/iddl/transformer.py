@@ -130,7 +130,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         variant = make_variant(self.divergence, len(atoms), self._how.start)
         alpha, beta = variant.expand(variant.start)
         no_head = np.zeros((0, alpha.size)), np.zeros(0)
-        self.models_ = [Model(atoms, alpha, beta, None, None, no_head)]
+        self.models_ = [Model(atoms, alpha, beta, None, None, no_head, atoms.shape[2])]
         self.n_iter_, self.message_ = 0, "nothing to learn from without y"
         self.n_features_in_ = X.shape[-1]
         self._n_features_out = alpha.size
