@@ -46,9 +46,7 @@ def predict(
     If the data has labels, the accuracy is printed too.
     """
     from divlearn.atomic import open_atomic
-    from divlearn.engines import Prepared
     from divlearn.files import read_spd
-    from divlearn.fitting.labelled import MatricesMixin, check_new
     from divlearn.models import load
 
     reads, endings = [("MODEL", model), ("DATA", data)], {"--output": (".csv",)}
@@ -58,12 +56,7 @@ def predict(
         raise ValueError(f"{model} is a {type(classifier).__name__}, which cannot predict")
     square = _takes_matrices(classifier)
     dataset = read_spd(data, matrices=matrices, labels=labels, regularize=None, square=square)
-    given: RealArray | Prepared = dataset.matrices
-    if isinstance(classifier, MatricesMixin):  # checked once for classes and probabilities
-        given = Prepared.checked(check_new(classifier, given))
-    predicted, proba = classifier.predict(given), None
-    if hasattr(classifier, "predict_proba") and hasattr(classifier, "classes_"):
-        proba = classifier.predict_proba(given)
+    predicted, proba = _predict(classifier, dataset.matrices)
     files = range(len(predicted)) if dataset.files is None else dataset.files
     names, accuracy = [str(one) for one in files], None
     rows = _rows(names, predicted, proba, classifier)
@@ -79,6 +72,18 @@ def predict(
             file.write(as_csv(rows).encode(errors="backslashreplace"))
         out.say(f"Predictions: {output}")
     out.finish(names=names, predicted=predicted, probabilities=proba, accuracy=accuracy)
+
+
+def _predict(classifier: BaseEstimator, matrices: RealArray) -> tuple[Labels, RealArray | None]:
+    """Predict classes and, where the classifier has them, probabilities."""
+    from divlearn.engines import Prepared
+    from divlearn.fitting.labelled import MatricesMixin, check_new
+
+    given: RealArray | Prepared = matrices
+    if isinstance(classifier, MatricesMixin):  # checked once for both
+        given = Prepared.checked(check_new(classifier, matrices))
+    probable = hasattr(classifier, "predict_proba") and hasattr(classifier, "classes_")
+    return classifier.predict(given), classifier.predict_proba(given) if probable else None
 
 
 def _rows(
