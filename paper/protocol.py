@@ -114,7 +114,7 @@ QUICK = Protocol(
         **{method: _FIRST | {"gamma": 0.1, "iterations": 3} for method in _STRUCTURED},
         "IDDLClassifier": {"max_iter": 5, "cv": 2},
         "SPDClassifier": {
-            "members": ["start softmax", "kernel", "tangent rbf", "tangent lda"],
+            "members": ["iddl", "kernel", "tangent rbf", "tangent lda"],
             "cv": 2,
         },
     },

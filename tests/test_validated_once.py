@@ -50,7 +50,7 @@ def test_fits_validate_once(name, validations):
 
 @pytest.fixture(scope="module")
 def committee():
-    members = ("tangent lda", "nearest mean", "kernel", "nearest neighbour", "start softmax")
+    members = ("tangent lda", "nearest mean", "kernel", "nearest neighbour", "iddl")
     return divlearn.SPDClassifier(members, cv=3, **SEED).fit(X, Y)
 
 

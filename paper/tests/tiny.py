@@ -38,7 +38,7 @@ TINY = replace(
             for names, start in ((RIDGE, {}), (STRUCTURED, {"start": [1.0, 1.0]}))
             for name in names
         },
-        "SPDClassifier": {"members": ["start softmax", "tangent lda"], "cv": 2},
+        "SPDClassifier": {"members": ["tangent logistic", "tangent lda"], "cv": 2},
         "IDDLClassifier": {"max_iter": 1, "cv": 2},
         "DivergenceKernelClassifier": {"alphas": [1.0], "betas": [1.0], "C": [1.0], "cv": 2},
     },

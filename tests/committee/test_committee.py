@@ -19,7 +19,7 @@ from divlearn.datasets import make_wishart_clusters
 from divlearn.log_vectors import log_vectors
 from divlearn.tangent import TangentClassifier
 
-QUICK = ("start softmax", "kernel", "tangent lda")
+QUICK = ("tangent logistic", "kernel", "tangent lda")
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_groups_keep_together(cv):
 @pytest.mark.usefixtures("short_fits")
 def test_labels_weights_seeds_and_tools(data):
     X, y, X_test, _ = data
-    few = ("start softmax", "tangent lda")
+    few = ("tangent logistic", "tangent lda")
     names = np.array(["ash", "birch", "cedar"])
     first = SPDClassifier(few, random_state=0).fit(X, names[y])
     second = SPDClassifier(few, random_state=0).fit(X, names[y])
@@ -160,7 +160,7 @@ def test_weights_minimise_the_objective():
     true = floored(said)[:, np.arange(60), codes]
 
     def objective(w):
-        return -np.log(w @ true).sum() - 20 * np.log(w).mean()
+        return -np.log(w @ true).sum() - 50 * np.log(w).mean()
 
     for _ in range(50):
         other = np.abs(weights + 1e-3 * rng.standard_normal(4))
@@ -273,12 +273,12 @@ def tick(monkeypatch):
 
 def test_members_that_take_too_long_are_skipped(data, tick):
     X, y, X_test, y_test = data
-    members = ("start softmax", "tangent rda", "kernel", "tangent lda", "nearest neighbour")
+    members = ("iddl", "tangent rda", "kernel", "tangent lda", "nearest neighbour")
     model = SPDClassifier(members, time_limit=30, random_state=0)
     # A probe of one second for 38 matrices: tables of 75 take 4 seconds, learning takes 22.
     tick(1)
     model.fit(X, y)
-    assert set(model.members_) == set(members) - {"start softmax"}
+    assert set(model.members_) == set(members) - {"iddl"}
     assert model.message_ == (
         "4 of 5 members were fitted; iddl was skipped: it would exceed time_limit=30"
     )

@@ -16,7 +16,7 @@ from divlearn import baselines
 from divlearn.iddl import Recipe
 
 SEED = {"random_state": 0}
-MEMBERS = ("start softmax", "tangent rbf", "tangent lda")
+MEMBERS = ("tangent logistic", "tangent rbf", "tangent lda")
 ESTIMATORS = {
     "IDDLClassifier": divlearn.IDDLClassifier(3, max_iter=1, cv=2, **SEED),
     "IDDLClassifier, paper": divlearn.IDDLClassifier.paper().set_params(

@@ -26,7 +26,7 @@ from divlearn.threads import limit_blas
 HANGS = 900  # seconds: far beyond what the busiest machine needs
 FITS = {
     "IDDL": divlearn.IDDLClassifier(n_atoms=3, loss="softmax", cv=2, max_iter=2),
-    "committee": divlearn.SPDClassifier(("start softmax", "tangent lda"), cv=2),
+    "committee": divlearn.SPDClassifier(("tangent logistic", "tangent lda"), cv=2),
     "k-means": divlearn.ABKMeans(3, "likelihood", n_init=1, max_iter=2),
     "mixture": divlearn.ABMixture(2, "wishart"),
 }
@@ -152,7 +152,7 @@ def test_the_reference_engine_works_in_small_parts(monkeypatch):
 SMALL = {"cv": 2, "max_iter": 1, "n_atoms": 3}
 STOPPED = FITS | {
     "IDDL": divlearn.IDDLClassifier(**SMALL),
-    "committee": divlearn.SPDClassifier(("iddl ridge", "tangent lda"), cv=2),
+    "committee": divlearn.SPDClassifier(("iddl", "tangent lda"), cv=2),
     **{
         solver: divlearn.IDDLClassifier(
             3, loss="ridge", cv=None, recipe=Recipe(solver=solver), max_iter=2

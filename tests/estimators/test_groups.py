@@ -17,7 +17,7 @@ from divlearn.report.fitted import compare_with_baselines
 
 CLASSIFIERS = {
     "IDDLClassifier": divlearn.IDDLClassifier(n_atoms=8, loss="ridge", max_iter=1, random_state=0),
-    "SPDClassifier": divlearn.SPDClassifier(("tangent rbf", "start softmax"), random_state=0),
+    "SPDClassifier": divlearn.SPDClassifier(("tangent rbf", "tangent lda"), random_state=0),
     "DivergenceKernelClassifier": divlearn.DivergenceKernelClassifier(
         [0.5], [0.5], [1, 4], [10, 100], random_state=0
     ),

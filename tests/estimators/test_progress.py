@@ -135,7 +135,7 @@ def test_an_interrupted_iddl_ends_all_its_models(data):
 
 def test_an_interrupted_committee_has_the_members_so_far(data):
     X, y = data
-    members = ("iddl softmax", "tangent lda", "tangent logistic", "log rbf")
+    members = ("iddl", "tangent lda", "tangent logistic", "log rbf")
     classifier = SPDClassifier(members, cv=2, random_state=0)
     with listen(stop_at("kinds of classifiers", 2)):
         classifier.fit(X, y)

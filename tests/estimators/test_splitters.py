@@ -43,7 +43,7 @@ ESTIMATORS = {
     "DivergenceKernelClassifier": DivergenceKernelClassifier(
         [0.5], [0.5], [1], [1], random_state=0
     ),
-    "SPDClassifier": SPDClassifier(members=("tangent rbf", "start softmax"), random_state=0),
+    "SPDClassifier": SPDClassifier(members=("tangent rbf", "tangent lda"), random_state=0),
 }
 WEIGHTED = [name for name in ESTIMATORS if name != "IDDLTransformer"]  # takes no groups either
 CLASSIFIERS = [name for name in WEIGHTED if name != "IDDLRegressor"]

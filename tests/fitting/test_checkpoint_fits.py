@@ -40,8 +40,8 @@ FITS = {
     ),
     "transformer": (IDDLTransformer(**SMALL, loss="ridge"), SEEDS + 2),
     "committee": (
-        SPDClassifier(("start softmax", "iddl softmax", "tangent lda"), cv=2, random_state=0),
-        SEEDS + 1 + (1 + 2 + 1),
+        SPDClassifier(("iddl", "tangent lda"), cv=2, random_state=0),
+        SEEDS + 1 + (1 + 2 * 2 + 1),
     ),
 }
 

@@ -180,10 +180,10 @@ def test_every_fit_of_iddl_has_a_page(data, name):
 
 def test_models_of_a_member_are_separate_curves(data):
     """A member of a committee has several models and no held-out loss of its own."""
-    model = SPDClassifier(("iddl ridge",), cv=2, random_state=0).fit(*data)
+    model = SPDClassifier(("iddl",), cv=2, random_state=0).fit(*data)
     page = classifier_page(model, *data)
     curves = page.sections[titles(page).index("Learning")].charts[0].figure.data
-    history = model.members_["iddl ridge"].history_
+    history = model.members_["iddl"].history_
     assert len(curves) == len(np.unique(history["model"])) > 1
     assert sum(len(curve.y) for curve in curves) == len(history["objective"])
 

@@ -33,15 +33,9 @@ from divlearn.nearest import DivergenceMDM, NearestClassifier
 from divlearn.tangent.classifier import TangentClassifier
 from divlearn.tolerances import LEARNING_ACCURACY
 
-# Names of members, and of what they are among those that `IDDLClassifier` fits.
-_IDDL = {
-    "iddl softmax": "learned softmax",
-    "iddl ridge": "learned ridge",
-    "start softmax": "start softmax",
-}
 Members = dict[str, BaseEstimator]
 # In the order in which they are fitted: the later, the longer it takes.
-_MAKERS: dict[str, Callable[..., BaseEstimator]] = {
+_QUICK: dict[str, Callable[..., BaseEstimator]] = {
     "tangent lda": partial(TangentClassifier, "lda"),
     "tangent logistic": partial(TangentClassifier, "logistic"),
     "tangent rda": partial(TangentClassifier, "rda"),
@@ -52,7 +46,7 @@ _MAKERS: dict[str, Callable[..., BaseEstimator]] = {
     "kernel": partial(DivergenceKernelClassifier, scales=(0.3, 1, 3), C=(3, 30)),
     "nearest neighbour": NearestClassifier,
 }
-MEMBERS = (*_MAKERS, *_IDDL)
+MEMBERS = (*_QUICK, "iddl")
 # Over pairs of matrices and atoms of a fold; as much work as learning was measured to be.
 _PASSES = 6
 _PROBED = 32  # matrices, to see how long a divergence takes
@@ -66,7 +60,7 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     .. math:: p(y \,|\, X) = \sum_m w_m \, p_m(y \,|\, X)
 
     The weights maximise the likelihood of held-out labels, with a prior for equal weights that is
-    worth 20 samples. No member is best on all data. The average is about as good as the best
+    worth 50 samples. No member is best on all data. The average is about as good as the best
     member, and often better. `fit` leaves out members that cannot be fitted, and ``message_`` says
     why. After an interrupt, the committee consists of the members fitted so far.
 
@@ -76,9 +70,8 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
         "tangent lda" (shrinkage LDA), "tangent rda" (regularised QDA), "tangent logistic" and
         "tangent rbf" (SVM) use tangent vectors at the mean. "log rbf" is an SVM on logarithms,
         "kernel" a divergence-kernel SVM. "nearest mean" and "nearest neighbour" choose their
-        divergences. "iddl softmax" and "iddl ridge" learn atoms, "start softmax" takes atoms from
-        k-means and learns only the head. A pair of a name and any classifier of matrices, such as a
-        pipeline, adds a member of your own; see `CalibratedClassifier`.
+        divergences. "iddl" is `IDDLClassifier`. A pair of a name and any classifier of matrices,
+        such as a pipeline, adds a member of your own; see `CalibratedClassifier`.
     time_limit : float, optional
         Seconds after which no further member is started. Cheap members come first. The kernel and
         IDDL are skipped if they would probably take longer than what is left. At least one member
@@ -108,7 +101,7 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     --------
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(3, 40, 3, separation=4, random_state=0)
-    >>> members = ("start softmax", "kernel", "tangent lda")
+    >>> members = ("tangent rda", "kernel", "tangent lda")
     >>> classifier = SPDClassifier(members, random_state=0).fit(X[::2], y[::2])
     >>> bool(classifier.score(X[1::2], y[1::2]) > 0.8)
     True
@@ -189,9 +182,7 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit_members(self, training: Training, own: Members, seed: int) -> Members:
         """Fit the members, those that take longest last; an interrupt keeps what there is."""
         names = self._names()
-        kinds = [name for name in _MAKERS if name in names] + list(own)
-        if any(name in names for name in _IDDL):
-            kinds.append("iddl")
+        kinds = [name for name in (*_QUICK, *own, "iddl") if name in names]
         found: Members = {}
         notes: list[str] = []
         reached, limit, began = "", self.time_limit, clock()
@@ -204,14 +195,12 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 tell("kinds of classifiers", done, len(kinds), f"fitting {kind}{reached}")
                 say(self, f"{clock() - began:.1f} s: fitting {kind}{reached}")
                 try:
-                    made = stage(kind, partial(self._fit_kind, kind, training, own, seed))
+                    found[kind] = stage(kind, partial(self._fit_member, kind, training, own, seed))
                 # No reason to do without the others.
                 except (ValueError, FloatingPointError) as error:
                     notes.append(f"{kind} was left out: {error}")
                     continue
-                found |= made
-                accuracies = [f"{n} {_accuracy(m, training):.1%}" for n, m in made.items()]
-                reached = f"; held-out accuracy: {', '.join(accuracies)}"
+                reached = f"; held-out accuracy: {kind} {_accuracy(found[kind], training):.1%}"
                 if is_interrupted():  # inside, where the best so far was kept
                     break
             else:
@@ -224,18 +213,16 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.message_ = "; ".join([count, *notes])
         return found
 
-    def _fit_kind(self, kind: str, training: Training, own: Members, seed: int) -> Members:
-        """Fit one member, or all that are IDDL."""
-        if kind == "iddl":
-            found = self._fit_iddl(training, seed)
+    def _fit_member(self, name: str, training: Training, own: Members, seed: int) -> BaseEstimator:
+        if name == "iddl":
+            verbose = max(self.verbose - 1, 0)
+            member = IDDLClassifier(random_state=seed, engine=self.engine, verbose=verbose)
         else:
-            member = own[kind] if kind in own else _MAKERS[kind](engine=self.engine)
-            found = {kind: member.fit_training(training)}
-        tested = training.data.kept[training.tested]
-        for name, member in found.items():
-            if not np.isfinite(member.oof_proba_[tested]).all():
-                raise FloatingPointError(f"held-out probabilities of {name} are not all numbers")
-        return found
+            member = own[name] if name in own else _QUICK[name](engine=self.engine)
+        member.fit_training(training)
+        if not np.isfinite(member.oof_proba_[training.data.kept[training.tested]]).all():
+            raise FloatingPointError(f"held-out probabilities of {name} are not all numbers")
+        return member
 
     def _estimate(self, kind: str, found: Members, training: Training) -> float:
         """Guess the seconds that a kind of member takes, from a few pairs of matrices."""
@@ -250,21 +237,6 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
         began = clock()
         make_tables(training.engine, some, POINTS)
         return pairs[kind] * (clock() - began) / (len(some) ** 2 / 2)
-
-    def _fit_iddl(self, training: Training, seed: int) -> Members:
-        """Fit all members that are IDDL together: they share folds, atoms and what is screened."""
-        wanted = [name for name in self._names() if name in _IDDL]
-        losses = {_IDDL[name].partition(" ")[2] for name in wanted}
-        learns = any(not _IDDL[name].startswith("start") for name in wanted)
-        family = IDDLClassifier(
-            loss="auto" if len(losses) > 1 else losses.pop(),
-            random_state=seed,
-            engine=self.engine,
-            verbose=max(self.verbose - 1, 0),
-        )
-        members = (family if learns else family.set_params(max_iter=0)).fit_members(training)
-        # An interrupt leaves out those that were not reached.
-        return {name: members[_IDDL[name]] for name in wanted if _IDDL[name] in members}
 
     def _weigh(self, training: Training) -> None:
         """Weight the members; held-out averages have weights from the other folds."""
@@ -290,7 +262,7 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
             for name, p in zip([*self.members_, "average"], [*said, average], strict=True)
         }
         self.oof_accuracy_ = {n: float(np.average(r, weights=counts)) for n, r in right.items()}
-        simple = {name: right[name] for name in self.members_ if name not in _IDDL}
+        simple = {name: right[name] for name in self.members_ if name != "iddl"}
         self.simple_ = find_simple(simple, right["average"], counts, units)
         say(self, self.summary())
 

@@ -9,7 +9,7 @@ from scipy.special import softmax
 
 from divlearn.arrays import Indices, RealArray
 
-_PULL = 20.0  # of weights towards equal ones, in units of independent held-out samples
+_PULL = 50.0  # of weights towards equal ones, in units of independent held-out samples
 _FLOOR = 1e-3  # of probabilities: nobody is that sure
 
 
@@ -29,7 +29,7 @@ def fit_weights(probabilities: RealArray, codes: Indices, counts: RealArray) -> 
     r"""Weights of members that maximise the likelihood of held-out labels.
 
     .. math:: \min_w \; -\sum_i c_i \log \sum_m w_m p_m(y_i \,|\, X_i)
-              - 20 \cdot \frac1M \sum_m \log w_m , \qquad w \ge 0, \; \sum_m w_m = 1
+              - 50 \cdot \frac1M \sum_m \log w_m , \qquad w \ge 0, \; \sum_m w_m = 1
 
     The second term holds the weights together where the data does not tell members apart: folds
     that all members classify without an error leave equal weights.

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import softmax
-from sklearn.base import clone
 
 from divlearn.arrays import RealArray
 from divlearn.checks import ClassWeight, RandomState
@@ -19,13 +18,12 @@ from divlearn.fitting.selection import average_held_out
 from divlearn.fitting.training import Training
 from divlearn.iddl.base import IDDLBase, Recipe, ScoreMixin
 from divlearn.iddl.features import Divergences, starts_from_grid
-from divlearn.iddl.learning import Ensemble, Learned
+from divlearn.iddl.learning import Learned
 from divlearn.iddl.losses import LOSSES, Loss
 from divlearn.iddl.tasks import Task, labelled_task, sharded_classes_task
 from divlearn.sharded.blocks import block_in_memory, fingerprint_block
 from divlearn.sharded.opening import open_training
 from divlearn.sharded.shards import MemoryShards
-from divlearn.threads import limit_blas
 from divlearn.tolerances import LEARNING_ACCURACY
 
 
@@ -241,29 +239,14 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
             self.oof_proba_ = np.zeros((0, len(self.classes_)), float)  # of a sample: nobody's
         return self
 
-    def fit_members(self, training: Training) -> dict[str, Self]:
-        """Fit atoms of full rank to checked data; returns a classifier of each kind on the way.
-
-        Keys are "learned" or "start", the model with its initial atoms, and the name of the loss.
-        """
+    def fit_training(self, training: Training) -> Self:
+        """Fit to data that was checked."""
         self._check_parameters()
         data = training.data
         block = block_in_memory(training.engine, data.matrices, None, np.ones(len(data.codes)))
         task = labelled_task(MemoryShards(block), data, training.folds)
-        with limit_blas(1):
-            ensemble = self._learn(task, draw_seed(self.random_state))
-            assert isinstance(ensemble, Ensemble)
-            members = ensemble.members()
-        found: dict[str, Self] = {}
-        for pair in members:
-            for stage, learned in zip(("learned", "start"), pair, strict=True):
-                member: Self = clone(self).set_params(loss=learned.choice.loss.name, rank="full")
-                if stage == "start":
-                    member.max_iter = 0
-                member._keep(learned, task)
-                member._calibrate(learned, task, data)
-                found[f"{stage} {learned.choice.loss.name}"] = member
-        return found
+        self._calibrate(self._fit(task, draw_seed(self.random_state)), task, data)
+        return self
 
     def _calibrate(self, learned: Learned, task: Task, data: Labelled) -> None:
         """Fit the temperature, and make probabilities of held-out scores."""

@@ -227,12 +227,6 @@ class Ensemble:
                 ends = choose(self._models[1])
                 self._ends = [[replace(one, learned=True) for one in some] for some in ends]
 
-    def members(self) -> list[tuple[Learned, Learned]]:
-        """Return for every loss what was learned, and what it started from."""
-        first = [self._finish(partial(least, starts)) for starts in self._starts]
-        learned = [self._finish(partial(least, ends)) for ends in self._ends]
-        return list(zip(learned or first, first, strict=True))
-
     def best(self) -> Learned:
         """Return the start, what was learned, or their average, whichever predicts best."""
         if not self._ends:
