@@ -16,71 +16,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
-from machine import cores, machine, machine_line, write_between_markers
+from honesty_figures import figures_text, run_figures
+from machine import machine, machine_line, write_between_markers
 from scaling_tables import table
 from scipy.stats import norm
+from simulated import N_GROUPS, N_MATRICES, SIZE, Claims, Row, draw_matrices, run_all
 from sklearn.metrics import balanced_accuracy_score
 
 from divlearn import ABKMeans, which_divergence
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import RealArray
 from divlearn.cluster.agreement import p_agreement
-from divlearn.datasets import make_wishart_clusters
 from divlearn.judge import Evaluation, evaluate
 from divlearn.judge.answer import LEARNED, MEAN
 from divlearn.judge.evaluation import held_out_predictions
 from divlearn.judge.significance import SIGNIFICANT
 from divlearn.nearest import DivergenceKNN, DivergenceMDM
-from divlearn.threads import one_thread
 
 RESULTS = Path(__file__).parent / "results" / "honesty.json"
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 MARKERS = {"verdicts": "verdicts", "figures": "held out"}
-N_GROUPS, SIZE, N_MATRICES = 12, 3, 60
-
-Row = dict[str, Any]
-Claims = dict[str, float]  # of one run: whether something was claimed, or a figure
-
-
-def simulate(run: Callable[..., Claims], runs: int, **setting: Any) -> Row:
-    """Average the claims of many runs, each with a generator of its own; add standard errors."""
-
-    def once(seed: int) -> Claims:
-        with one_thread():
-            return run(np.random.default_rng(seed), **setting)
-
-    found = Parallel(n_jobs=cores())(delayed(once)(seed) for seed in range(runs))
-    values = {name: np.array([one[name] for one in found]) for name in found[0]}
-    errors = {name: float(some.std(ddof=1) / np.sqrt(runs)) for name, some in values.items()}
-    return (
-        setting | {name: float(some.mean()) for name, some in values.items()} | {"errors": errors}
-    )
-
-
-def draw_matrices(
-    rng: np.random.Generator, share: float, grouped: bool, separation: float = 0.0, more: int = 0
-) -> tuple[RealArray, Indices, Indices | None]:
-    """Draw two classes, the first with a share of matrices, some times more; subjects move them."""
-    n_first = round(share * N_MATRICES)
-    codes = np.tile(np.repeat([0, 1], [n_first, N_MATRICES - n_first]), 1 + more)
-    counts, seed = np.bincount(codes), int(rng.integers(1 << 31))
-    n_clusters, sizes = (2, counts.tolist()) if separation else (1, len(codes))
-    X, _ = make_wishart_clusters(
-        n_clusters, sizes, SIZE, separation=separation or 1.0, shuffle=False, random_state=seed
-    )
-    X = X[np.argsort(np.argsort(codes, kind="stable"))] if separation else X
-    if not grouped:
-        return X, codes, None
-    parts = [N_GROUPS * k + rng.permutation(N_MATRICES) % N_GROUPS for k in range(1 + more)]
-    groups = np.concatenate(parts)
-    return move_groups(rng, X, groups), codes, groups
-
-
-def move_groups(rng: np.random.Generator, X: RealArray, groups: Indices) -> RealArray:
-    """Change the matrices of every group in the same way."""
-    frames = np.eye(SIZE) + 0.3 * rng.standard_normal((int(groups.max()) + 1, SIZE, SIZE))
-    return frames[groups] @ X @ frames[groups].mT
-
 
 # ---------------------------------------------------------------------- which_divergence
 
@@ -251,14 +205,6 @@ def percent(row: Row, *names: str) -> list[str]:
     return [f"{100 * row[name]:.1f}" for name in names]
 
 
-def run_all(run: Callable[..., Claims], settings: Sequence[Row], runs: int) -> list[Row]:
-    rows = []
-    for setting in settings:
-        rows.append(simulate(run, runs, **setting))
-        print(rows[-1], flush=True)
-    return rows
-
-
 def run_verdicts(runs: int) -> dict[str, Any]:
     return {
         "which": run_all(run_which, WHICH, runs),
@@ -305,8 +251,6 @@ def write(
 
 
 def main() -> None:
-    from honesty_figures import figures_text, run_figures  # which needs what is above
-
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

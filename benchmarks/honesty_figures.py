@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from honesty import N_MATRICES, SIZE, Claims, Row, draw_matrices, move_groups, run_all
 from machine import machine_line
 from scaling_tables import table
+from simulated import N_MATRICES, SIZE, Claims, Row, draw_matrices, move_groups, run_all
 
 from divlearn import (
     DivergenceKernelClassifier,
