@@ -48,7 +48,7 @@ print(f"{len(iddl.atoms_)} atoms; {iddl.message_}")
 # %%
 # A committee
 # -----------
-# No kind of model wins on all data. `SPDClassifier` fits eleven, from shrinkage LDA in the tangent
+# No kind of model wins on all data. `SPDClassifier` fits nine, from shrinkage LDA in the tangent
 # space to IDDL, and averages their probabilities. The weights maximise the likelihood of held-out
 # labels. It is the model to try first when a few minutes do not matter.
 
