@@ -61,7 +61,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         an instance or a class; see docs/extending.md. ``RidgeLoss(plain=True)`` of
         `divlearn.iddl` has the divergences themselves as features.
     rank : int, "full" or "auto", default="auto"
-        Rank p of atoms. An atom of full rank is a whitening, :math:`D(X \\| B) = D(V^T X V \\| I)`
+        Rank p of atoms. An atom of full rank is a whitening, :math:`D(X \| B) = D(V^T X V \| I)`
         with :math:`B = (V V^T)^{-1}`; one of rank p has V of shape (d, p). Beside the divergences,
         its features have the logarithm of the determinant of :math:`V^T X V`; with rank 1 they have
         it alone, as common spatial patterns do. "auto" averages models of full rank and of
