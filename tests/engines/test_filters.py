@@ -121,3 +121,11 @@ def test_what_is_no_number_is_refused(engine):
     filters[1, 0, 0] = np.nan
     with pytest.raises(FloatingPointError, match="found no divergence of"):
         engine.encode_filters(engine.prepare(X), filters, alpha, beta)
+
+
+def test_a_gradient_that_is_no_number_is_refused(engine):
+    X, filters, alpha, beta = problem()
+    cotangent = np.ones((len(X), len(filters), len(LINE) + 1))
+    filters[1, 0, 0] = np.nan
+    with pytest.raises(FloatingPointError, match="no finite gradient of 1 of 5 atoms"):
+        engine.pull_filters(engine.prepare(X), filters, alpha, beta, cotangent)

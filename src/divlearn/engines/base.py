@@ -186,13 +186,12 @@ def lost_atoms(found: Pullback) -> Indices:
     return np.flatnonzero(to_host(finite) == 0)
 
 
-def refuse_lost(engine: str, found: Pullback, cotangent: RealArray) -> None:
+def refuse_lost(engine: str, lost: Indices, n_atoms: int, cotangent: RealArray) -> None:
     """Raise if gradients for finite weights are not finite: nobody may take them for small."""
-    lost = lost_atoms(found)
     if len(lost) and bool(np.isfinite(cotangent).all()):
         raise FloatingPointError(
             f"the {engine} engine found no finite gradient of {len(lost)} of "
-            f"{len(found.whitened)} atoms (the first is atom {lost[0]}): eigenvalues of these "
+            f"{n_atoms} atoms (the first is atom {lost[0]}): eigenvalues of these "
             'pairs exceed double precision; rescale the matrices, or pass regularize="shrink"'
         )
 
@@ -379,7 +378,7 @@ class Engine(ABC):
         weights = self._weights(cotangent, shape, prepared)
         table = weights.reshape(len(weights), *resolved.alpha.shape)
         found = self._pullback(prepared, checked, Request(resolved, table, parameters, values))
-        refuse_lost(self.name, found, weights)
+        refuse_lost(self.name, lost_atoms(found), len(found.whitened), weights)
         gradient, frames, first, second = found.atoms, found.whitened, found.alpha, found.beta
         if first is not None and second is not None:
             first, second = resolved.restore(first, second)
@@ -445,14 +444,21 @@ class Engine(ABC):
         cotangent: RealArray,
     ) -> FilterPullback:
         """Gradients of ``(cotangent * encode_filters(data, filters, alpha, beta)).sum()``."""
-        X = data.there
-        return pull_filters(X, beside(filters, X), alpha, beta, cotangent)
+        found = self._pull_filters(data, filters, alpha, beta, cotangent)
+        refuse_lost(self.name, found.lost(), len(filters), cotangent)
+        return found
 
     def _encode_filters(
         self, data: Prepared, filters: RealArray, alpha: RealArray, beta: RealArray
     ) -> RealArray:
         X = data.there
         return encode_filters(X, beside(filters, X), alpha, beta)
+
+    def _pull_filters(
+        self, data: Prepared, filters: RealArray, *given: RealArray
+    ) -> FilterPullback:
+        X = data.there
+        return pull_filters(X, beside(filters, X), *given)
 
     def usable(self, atoms: RealArray) -> bool:
         """Say what `divlearn.spd.usable` does, of atoms that may be where the engine works."""

@@ -266,17 +266,13 @@ class NativeEngine(Engine):
         _native.encode_filters(self.instruction_set, packed.arrays(), rows, *line, out, threads)
         return out
 
-    def pull_filters(
-        self,
-        data: Prepared,
-        filters: RealArray,
-        alpha: RealArray,
-        beta: RealArray,
-        cotangent: RealArray,
+    def _pull_filters(
+        self, data: Prepared, filters: RealArray, *given: RealArray
     ) -> FilterPullback:
+        alpha, beta, cotangent = given
         line, packed = line_of(alpha, beta), self.prepare(data)
         if line is None or filters.shape[2] > _MOST_RANK:
-            return super().pull_filters(data, filters, alpha, beta, cotangent)
+            return super()._pull_filters(data, filters, *given)
         assert isinstance(packed, NativeData)
         rows, chunks = _filter_rows(packed, filters), min(_CHUNKS, -(-data.n_matrices // 64))
         sums = np.empty((len(rows), chunks, *rows.shape[1:]))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from divlearn.arrays import RealArray, beside, to_host
+from divlearn.arrays import Indices, RealArray, beside, to_host
 from divlearn.spectral import abld_scalar
 
 _CHUNK = 1 << 18  # entries of products of filters and matrices that are held at a time
@@ -26,6 +26,11 @@ class FilterPullback(NamedTuple):
     filters: RealArray
     alpha: RealArray
     beta: RealArray
+
+    def lost(self) -> Indices:
+        """Return the filters whose gradients are not finite, wherever the gradients are."""
+        slopes = np.isfinite(self.alpha + self.beta).all(axis=1)
+        return np.flatnonzero(to_host(np.isfinite(self.filters).all(axis=(1, 2))) * slopes == 0)
 
 
 def encode_filters(
@@ -101,9 +106,8 @@ class _Functions:
         self.logdet = _logdet(self.factor)
 
     def _line(self, pair: int) -> tuple[float, float] | None:
-        a, b = self.alpha[:, pair], self.beta[:, pair]
-        constant = bool((a == a[0]).all() and (b == b[0]).all() and a[0] + b[0] == 1)
-        return (float(a[0]), float(b[0])) if constant and min(a[0], b[0]) >= 0 else None
+        line = line_of(self.alpha[:, pair, None], self.beta[:, pair, None])
+        return None if line is None else (float(line[0][0]), float(line[1][0]))
 
     @cached_property
     def inverse(self) -> RealArray:
