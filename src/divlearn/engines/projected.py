@@ -13,10 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from divlearn.arrays import Indices, RealArray, beside, to_host
+from divlearn.arrays import Indices, RealArray, beside, on_device, to_host
 from divlearn.spectral import abld_scalar
 
-_CHUNK = 1 << 18  # entries of products of filters and matrices that are held at a time
+# Entries of products of filters and matrices that are held at a time: in a cache of the host, and
+# on a device as many as fill it.
+_CHUNK, _DEVICE_CHUNK = 1 << 18, 1 << 27
 _SMALLEST = 1e-290  # a pivot: what is singular up to rounding has a divergence, though a large one
 
 
@@ -64,10 +66,9 @@ def pull_filters(
         total = functions.pull(weights[:-1])
         total += weights[-1] / p * functions.size * functions.inverse
         slopes += functions.parameter_slopes(weights[:-1])
-        total = np.moveaxis(total.reshape(p, p, len(some), n_filters), 2, 0)  # (n, p, p, n_filters)
-        for k in range(n_filters):
-            left = products[:, k * p : (k + 1) * p].reshape(-1, d)
-            gradient[k] += 2 * left.T @ total[..., k].reshape(-1, p)
+        left = np.moveaxis(products.reshape(len(some), n_filters, p, d), 0, 1)
+        right = np.moveaxis(total.reshape(p, p, len(some), n_filters), (3, 2), (0, 1))
+        gradient += 2 * left.reshape(n_filters, -1, d).mT @ right.reshape(n_filters, -1, p)
     return FilterPullback(gradient, *slopes)
 
 
@@ -81,7 +82,7 @@ def line_of(alpha: RealArray, beta: RealArray) -> tuple[RealArray, RealArray] | 
 def _products(X: RealArray, filters: RealArray) -> Iterator[tuple[RealArray, RealArray]]:
     """Yield some matrices, and products of all filters with them, (n, n_filters * p, d)."""
     rows = filters.mT.reshape(-1, filters.shape[1])
-    size = max(1, _CHUNK // rows.size)
+    size = max(1, (_DEVICE_CHUNK if on_device(X) else _CHUNK) // rows.size)
     for start in range(0, len(X), size):
         some = X[start : start + size]
         yield some, rows @ some
