@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, lru_cache
+from typing import TypeVar
 
 from threadpoolctl import LibController, ThreadpoolController
+
+Result = TypeVar("Result")
 
 # The number of BLAS threads belongs to the process. What one limit found when it began may be
 # another's that has ended since: the last to leave goes back to what was found first.
@@ -59,16 +62,21 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-def fill_blocks(fill: Callable[[slice], None], n_rows: int, step: int) -> None:
-    """Call a function for slices of rows, side by side: LAPACK lets other threads run."""
+def map_rows(function: Callable[[slice], Result], n_rows: int, step: int) -> list[Result]:
+    """Call a function for slices of rows, side by side: NumPy lets other threads run.
+
+    Slices do not depend on the number of threads, and neither do sums over what is returned.
+    """
     parts = [slice(start, start + step) for start in range(0, n_rows, step)]
     if len(parts) == 1:  # a thread would take longer to start
-        fill(parts[0])
-        return
+        return [function(parts[0])]
     from joblib import effective_n_jobs  # late, as in `_cpu_count`
 
-    with ThreadPoolExecutor(effective_n_jobs(-1)) as pool:
-        list(pool.map(fill, parts))
+    n_threads = min(effective_n_jobs(-1), available_threads(), len(parts))
+    if n_threads == 1:
+        return list(map(function, parts))
+    with ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(function, parts))
 
 
 @cache

@@ -246,3 +246,16 @@ def test_features_that_are_not_finite_have_no_head(name, value):
     features[3, 1] = value
     with pytest.raises(FloatingPointError, match="a product of features is nan that a head sees"):
         solve(LOSSES[name](), features, targets, weights, 1e-2)
+
+
+@pytest.mark.parametrize("name", ["softmax", "hinge"])
+def test_sums_over_many_rows_do_not_depend_on_threads(name, monkeypatch):
+    features, targets, weights, _ = problem(n=2100)
+    whole = solve(LOSSES[name](), features, targets, weights, 1e-3)
+    monkeypatch.setattr("divlearn.iddl.heads._MUCH", 0)
+    heads = []
+    for threads in ("1", "2"):
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        heads.append(solve(LOSSES[name](), features, targets, weights, 1e-3).head)
+    np.testing.assert_array_equal(heads[0][0], heads[1][0])
+    np.testing.assert_allclose(heads[0][0], whole.head[0], rtol=1e-6, atol=1e-8)

@@ -21,7 +21,7 @@ from divlearn.baselines.coded import CodedClassifier, Parameters, View, check_pe
 from divlearn.checks import RandomState
 from divlearn.engines.pencil import whiteners
 from divlearn.log_vectors import from_log_vectors, log_vectors
-from divlearn.threads import fill_blocks
+from divlearn.threads import map_rows
 
 _PENALTIES = (3.0, 1.0, 0.1)
 _BLOCK_ENTRIES = 1 << 15  # of matrices that are decomposed at a time: they stay in cache
@@ -73,7 +73,7 @@ class Cone(View):
             back = roots.mT @ vectors
             slopes[part] = (back * (t / inner)[:, None, :]) @ back.mT
 
-        fill_blocks(fill, len(codes), max(1, _BLOCK_ENTRIES // d**2))
+        map_rows(fill, len(codes), max(1, _BLOCK_ENTRIES // d**2))
         return values, slopes
 
     def evaluate(

@@ -15,7 +15,7 @@ from divlearn.engines.parameters import Parameters
 from divlearn.engines.projected import FilterPullback, encode_filters, pull_filters
 from divlearn.geometry import logm
 from divlearn.spd import check_spd, usable
-from divlearn.threads import available_threads, fill_blocks, limit_blas
+from divlearn.threads import available_threads, limit_blas, map_rows
 from divlearn.tolerances import ALIKE, condition_limit
 
 ACCURACIES = ("auto", "accurate", "fast")
@@ -412,7 +412,7 @@ class Engine(ABC):
             logs[part] = logm(matrices[part])
 
         with limit_blas(1):  # more threads inside LAPACK gain nothing
-            fill_blocks(fill, len(logs), max(1, _BLOCK_ENTRIES // matrices.shape[-1] ** 2))
+            map_rows(fill, len(logs), max(1, _BLOCK_ENTRIES // matrices.shape[-1] ** 2))
         return logs
 
     def encode_filters(

@@ -29,10 +29,12 @@ from divlearn.iddl.learning import (
     choose_penalty,
     join_ranks,
     learn_single,
+    shares_without_each,
     train_folds,
 )
 from divlearn.iddl.losses import LOSSES, Loss
 from divlearn.iddl.objective import are_filters
+from divlearn.iddl.summary import name_point, summarize
 from divlearn.iddl.tasks import Task
 from divlearn.iddl.training import (
     METHODS,
@@ -131,6 +133,8 @@ _PENALTIES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 _LEARNED_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)  # for penalty="cv"
 _LEARNING_PENALTY = 5e-3  # while the atoms move: they overfit through a head that is free to
 _TETHER = 1e-3
+_ITERATIONS, _FEWEST_ITERATIONS, _FILTER_ITERATIONS = 10, 3, 20
+_MOST_WORK = 10**12  # matrices x atoms x size^3 x iterations: five minutes of one core
 _ATOMS_PER_CLASS = 3
 _MATRICES_PER_ATOM = 5
 _MOST_ATOMS = 150  # when their number is chosen for the user
@@ -149,6 +153,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     n_iter_: int
     message_: str
     history_: History
+    held_out_losses_: dict[str, RealArray]
 
     def __init__(
         self,
@@ -158,7 +163,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         rank: int | str = "auto",
         recipe: Recipe | None = None,
         cv: Splitter = 4,
-        max_iter: int = 10,
+        max_iter: int | str = "auto",
         random_state: RandomState = None,
         engine: str | Engine = "auto",
         verbose: int = 0,
@@ -200,7 +205,10 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         # Heads that are solved for again in the end need few digits while atoms move.
         given = self._how.fixed_penalty(task.n_seen)
         settings = self._settings(
-            losses[0] if self.cv is None else losses[0].roughly(), given, seed
+            losses[0] if self.cv is None else losses[0].roughly(),
+            given,
+            self._iterations(task, n_atoms, rank),
+            seed,
         )
         make_atoms = self._starter(task, n_atoms, seed, rank)
         single = self.cv is None or not task.folds
@@ -214,7 +222,9 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         variants = [self._variant(part, one) for part, one in zip(parts, pairs, strict=True)]
 
         def choose(models: Sequence[Model]) -> list[list[Choice]]:
-            penalties = _PENALTIES if given is None else (given,)
+            # Scores of lower ranks are averaged: a coarse choice does.
+            known = _PENALTIES if rank is None else _PENALTIES[::2]
+            penalties = known if given is None else (given,)
             return choose_heads(parts, models, losses, penalties, task.judge)
 
         first: list[Model] = []
@@ -289,6 +299,10 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         if is_interrupted() and "interrupted" not in self.message_:
             self.message_ += "; interrupted by the user"
         self.stop_reasons_, self.history_ = learned.stop_reasons, learned.history
+        sizes = [len(held) for _, held in task.folds]
+        self.held_out_losses_ = {"model": shares_without_each(learned.without, sizes)}
+        for point, shares in learned.fixed.items():
+            self.held_out_losses_[name_point(*point)] = shares
         self.n_features_in_ = task.shards.d
         say(self, f"loss {self.loss_}, penalty={self.penalty_:g}: {self.message_}")
 
@@ -304,7 +318,8 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         kind = self.loss if isinstance(self.loss, type) else type(self.loss)
         if not named and not issubclass(kind, Loss):
             raise ValueError(f"loss={self.loss!r} must be auto, {', '.join(LOSSES)} or a Loss")
-        check_number(self.max_iter, "max_iter")
+        if self.max_iter != "auto":
+            check_number(self.max_iter, "max_iter", word="auto")
         if self.rank not in ("auto", "full"):
             check_count(self.rank, "rank", fix=', or "auto" or "full"')
             if self._how.solver != "joint":
@@ -329,14 +344,26 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         names = task.losses if self.loss == "auto" else (self.loss,)
         return tuple(LOSSES[name]() for name in names)
 
-    def _settings(self, loss: Loss, given: float | None, seed: int) -> Settings:
+    def _iterations(self, task: Task, n_atoms: int, rank: int | None) -> int:
+        """Return the most iterations; on a CPU, "auto" limits the work of atoms of full rank."""
+        if self.max_iter != "auto":
+            return int(self.max_iter)
+        block = task.sample.whole
+        if rank is not None:
+            return _FILTER_ITERATIONS
+        if block is None or block.host is not None:
+            return _ITERATIONS
+        work = len(task.folds) * len(block) * n_atoms * task.shards.d**3
+        return int(np.clip(_MOST_WORK // work, _FEWEST_ITERATIONS, _ITERATIONS))
+
+    def _settings(self, loss: Loss, given: float | None, max_iter: int, seed: int) -> Settings:
         how = self._how
         return Settings(
             loss,
             penalty=_LEARNING_PENALTY if given is None else given,
             tether=_TETHER if how.solver == "joint" and self.cv is not None else 0.0,
             solver=how.solver,
-            max_iter=int(self.max_iter),
+            max_iter=max_iter,
             learn_atoms="atoms" in how.moved,
             learn_parameters="divergences" in how.moved,
             seed=seed,
@@ -408,6 +435,20 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     def filters_(self) -> list[RealArray]:
         """Filters of the models of lower rank, shape (n_atoms, d, rank) each."""
         return [model.atoms for model in self.models_ if are_filters(model.atoms)]
+
+    def summary(self) -> str:
+        """Say which divergences the model ended with, and what they are worth.
+
+        Returns
+        -------
+        str
+            A line for every pair (alpha, beta) of atoms of full rank: its share in the weights of
+            the heads, and the held-out loss of a head that sees this divergence alone, with the
+            initial atoms. Then the held-out loss of the model beside the best of these, with the
+            difference and its standard error, paired over matrices.
+        """
+        check_is_fitted(self)
+        return summarize(self.models_, self.starts_, self.held_out_losses_)
 
     def _of_full_rank(self, name: str) -> RealArray:
         full = [model for model in self.models_ if not are_filters(model.atoms)]

@@ -3,6 +3,7 @@
 Samples lie in blocks, in memory, on a device or on workers; sums over them come here.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
@@ -10,11 +11,12 @@ from typing import Annotated, Any
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from divlearn.arrays import RealArray, beside, to_host
+from divlearn.arrays import RealArray, beside, on_device, to_host
 from divlearn.checks import check_finite
 from divlearn.iddl.losses import Loss, Targets
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
+from divlearn.threads import Result, map_rows
 
 _NEWTON_STEPS = 50
 _CG_STEPS = 100
@@ -30,6 +32,8 @@ Head = tuple[Annotated[RealArray, "n_outputs n_features"], Annotated[RealArray, 
 
 _FEW = 1 << 17  # entries of a design for which launching on a device takes longer than the host
 _LARGEST_HESSIAN = 150  # entries of a head, for which it costs no more than twenty products
+_ROWS = 1024  # of a design that one thread sums over
+_MUCH = 1 << 24  # multiplications of a product from which on threads pay
 
 
 class Samples:
@@ -319,14 +323,23 @@ def _sums(
     _: Block, targets: Targets, turned: Any, loss: Loss, W: RealArray
 ) -> tuple[float, RealArray, float]:
     (wanted, weights), design = targets, turned[0]
-    expansion = loss.expand(design @ beside(W, design).T, wanted)
-    gradient = to_host((weights[:, None] * expansion.slopes).T @ design)
-    return float(weights @ expansion.losses), gradient, float(weights @ expansion.sizes)
+    W = beside(W, design)
+
+    def sums(rows: slice) -> tuple[float, RealArray, float]:
+        expansion = loss.expand(design[rows] @ W.T, wanted[rows])
+        own = weights[rows]
+        gradient = to_host((own[:, None] * expansion.slopes).T @ design[rows])
+        return float(own @ expansion.losses), gradient, float(own @ expansion.sizes)
+
+    losses, gradients, sizes = zip(*_over_rows(sums, design, W), strict=True)
+    return sum(losses), sum(gradients), sum(sizes)
 
 
 def _bends(_: Block, targets: Targets, turned: Any, loss: Loss, W: RealArray) -> Any:
-    design = turned[0]
-    return loss.expand(design @ beside(W, design).T, targets[0]).bends
+    wanted, design = targets[0], turned[0]
+    W = beside(W, design)
+    expand = lambda rows: loss.expand(design[rows] @ W.T, wanted[rows]).bends  # noqa: E731
+    return _over_rows(expand, design, W)
 
 
 def _product(
@@ -334,9 +347,24 @@ def _product(
 ) -> RealArray:
     # Towards a rough head, directions of few digits lead as well, in half of the time.
     weights, narrow = targets[1], turned[1]
-    along = narrow @ beside(direction, narrow).T.astype(narrow.dtype, copy=False)
-    bent = (weights[:, None] * loss.bend(bends, along)).astype(narrow.dtype, copy=False)
-    return to_host(bent.T @ narrow)
+    direction = beside(direction, narrow).astype(narrow.dtype, copy=False)
+
+    def product(rows: slice) -> RealArray:
+        known = bends[(rows.start or 0) // _ROWS]
+        bent = weights[rows, None] * loss.bend(known, narrow[rows] @ direction.T)
+        return to_host(bent.astype(narrow.dtype, copy=False).T @ narrow[rows])
+
+    products = _over_rows(product, narrow, direction)
+    return sum(products[1:], start=products[0])
+
+
+def _over_rows(
+    function: Callable[[slice], Result], design: RealArray, W: RealArray
+) -> list[Result]:
+    """Call a function for rows of a design, side by side where a product with a head takes long."""
+    if on_device(design) or len(design) * W.size < _MUCH:
+        return [function(slice(None))]
+    return map_rows(function, len(design), _ROWS)
 
 
 def _whole_hessian(_: Block, targets: Targets, turned: Any, loss: Loss, W: RealArray) -> RealArray:

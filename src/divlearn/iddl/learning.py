@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 
@@ -14,9 +14,10 @@ from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.interrupts import stoppable
 from divlearn.fitting.progress import tell, track
-from divlearn.iddl.features import Variant
+from divlearn.iddl.features import Point, Variant
 from divlearn.iddl.heads import Head, Samples, scores_of, solve_head
 from divlearn.iddl.losses import Loss
+from divlearn.iddl.objective import are_filters
 from divlearn.iddl.tasks import Task
 from divlearn.iddl.training import History, Judge, Model, Part, Settings, Trained, train
 from divlearn.sharded.blocks import Block
@@ -60,6 +61,8 @@ class Learned:
     message: str
     stop_reasons: list[str]  # of the models that were trained
     history: History
+    # Held-out losses, row by row, of heads that see one divergence of the first atoms, by its pair.
+    fixed: dict[Point, RealArray] = field(default_factory=dict)
 
 
 def least(choices: Sequence[Choice], positions: Indices) -> Choice:
@@ -75,12 +78,31 @@ def choose_without_each(chooser: Chooser, parts: Sequence[Part]) -> tuple[Choice
     return best, [chooser(some) if len(some) else best for some in others]
 
 
-def loss_without_each(chooser: Chooser, parts: Sequence[Part]) -> float:
-    """Held-out loss of choices made without each fold, which is not optimistic."""
-    ends = np.cumsum([0, *(len(part.rows) for part in parts)])
-    _, chosen = choose_without_each(chooser, parts)
+def shares_without_each(chosen: Sequence[Choice], sizes: Sequence[int]) -> RealArray:
+    """Shares in the held-out loss of choices made without each fold, which is not optimistic."""
+    ends = np.cumsum([0, *sizes])
     own = zip(chosen, ends, ends[1:], strict=False)
-    return float(sum(one.shares[start:end].sum() for one, start, end in own))
+    return np.concatenate([one.shares[start:end] for one, start, end in own])
+
+
+def loss_without_each(chooser: Chooser, parts: Sequence[Part]) -> float:
+    """Held-out loss of choices made without each fold."""
+    _, chosen = choose_without_each(chooser, parts)
+    return float(shares_without_each(chosen, [len(part.rows) for part in parts]).sum())
+
+
+def judge_fixed(
+    parts: Sequence[Part], first: Sequence[Model], known: Choice, judge: Judge
+) -> dict[Point, RealArray]:
+    """Judge heads that see one divergence of the first atoms, with a loss and penalty known."""
+    n_pairs, found = first[0].alpha.shape[1], {}
+    for pair in range(n_pairs):
+        one = (slice(None), slice(pair, None, n_pairs))
+        designs = [(seen[one], unseen[one]) for seen, unseen in _designs(parts, first)]
+        (choice,) = _follow_penalties(parts, designs, known.loss, [known.penalty], judge)
+        point = float(first[0].alpha[0, pair]), float(first[0].beta[0, pair])
+        found[point] = choice.shares
+    return found
 
 
 def choose_heads(
@@ -91,12 +113,18 @@ def choose_heads(
     judge: Judge,
 ) -> list[list[Choice]]:
     """Try penalties for every loss on held-out data; `models` has one model per fold."""
+    designs = _designs(parts, models)
+    return [_follow_penalties(parts, designs, loss, penalties, judge) for loss in losses]
+
+
+def _designs(parts: Sequence[Part], models: Sequence[Model]) -> list[tuple[RealArray, RealArray]]:
+    """Features of what every fold trains on, and of what it holds out."""
     designs = []
     for part, model in zip(parts, models, strict=True):
         assert part.shards.whole is not None
         assert part.held is not None
         designs.append((model.embed(part.shards.whole), model.embed(part.held)))
-    return [_follow_penalties(parts, designs, loss, penalties, judge) for loss in losses]
+    return designs
 
 
 def _follow_penalties(
@@ -265,7 +293,16 @@ class Ensemble:
         )
         history = learned.history | {"held_out_loss": np.array(losses[:2])}
         message = f"{message}; {say_reasons(self._stop_reasons)}"
-        return replace(learned, message=message, history=history)
+        return replace(learned, message=message, history=history, fixed=self._fixed())
+
+    def _fixed(self) -> dict[Point, RealArray]:
+        """Judge each divergence alone, with the first atoms; atoms of lower rank have others."""
+        first = self._models[0]
+        if are_filters(first[0].atoms):
+            return {}
+        everything = np.arange(sum(len(part.rows) for part in self._parts))
+        known = least(list(chain(*self._starts)), everything)
+        return judge_fixed(self._parts, first, known, self._judge)
 
     def _finish(self, chooser: Chooser) -> Learned:
         """Choose heads, and solve for them again on everything."""

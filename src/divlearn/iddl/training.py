@@ -213,8 +213,8 @@ def initial_filters(
     The first of a centre let through where it differs most from the mean of X, as common spatial
     patterns do; where these are used up, random directions follow.
     """
-    known = [_by_difference(one, X.mean(axis=0)) for one in centres]
-    d = X.shape[-1]
+    mean, d = X.mean(axis=0), X.shape[-1]
+    known = [_by_difference(one, mean) for one in centres]
     filters = []
     for number in range(n_filters):
         turn, centre = divmod(number, len(centres))

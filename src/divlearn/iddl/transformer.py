@@ -78,7 +78,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         rank: int | str = "full",
         recipe: Recipe | None = None,
         cv: Splitter = 4,
-        max_iter: int = 10,
+        max_iter: int | str = "auto",
         random_state: RandomState = None,
         engine: str | Engine = "auto",
         verbose: int = 0,

@@ -1,0 +1,83 @@
+"""What the divergences of a fitted IDDL model are worth, in words."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from divlearn.arrays import RealArray
+from divlearn.divergence.named import MEMBERS
+from divlearn.iddl.objective import are_filters
+from divlearn.iddl.training import Model
+
+
+def name_point(alpha: float, beta: float) -> str:
+    """Name a point (alpha, beta) if it has a name."""
+    names = [
+        one.name
+        for one in MEMBERS
+        if not one.symmetrized and (one.alpha, one.beta) == (alpha, beta)
+    ]
+    return names[0] if names else f"({alpha:g}, {beta:g})"
+
+
+def summarize(
+    models: Sequence[Model], starts: Sequence[Model], losses: Mapping[str, RealArray]
+) -> str:
+    """Describe divergences of models, and compare losses, row by row, with those of "model"."""
+    every = [*models, *starts]
+    full = [one for one in every if not are_filters(one.atoms)]
+    ranks = sorted({one.atoms.shape[2] for one in every if are_filters(one.atoms)})
+    counts = [("full rank", len(full))]
+    counts += [(f"rank {rank}", sum(one.atoms.shape[2] == rank for one in every)) for rank in ranks]
+    lines = ["Models: " + ", ".join(f"{count} of {name}" for name, count in counts if count)]
+    if full:
+        lines += [
+            "",
+            f"{'divergence':<16}{'alpha':<14}{'beta':<14}{'weight':<9}held-out loss alone",
+        ]
+        lines += _pairs(full, losses)
+    fixed = {name: float(one.sum()) for name, one in losses.items() if name != "model"}
+    if fixed:
+        lines += ["", _compare(losses, min(fixed, key=fixed.__getitem__))]
+    return "\n".join(lines)
+
+
+def _pairs(models: Sequence[Model], losses: Mapping[str, RealArray]) -> list[str]:
+    """Make a line for every pair of the models."""
+    n_pairs = models[0].alpha.shape[1]
+    squares = np.sum([_squares(one.head[0], n_pairs) for one in models], axis=0)
+    lines = []
+    for pair, share in enumerate(squares / squares.sum()):
+        alpha, beta = (
+            np.concatenate([getattr(one, name)[:, pair] for one in models])
+            for name in ("alpha", "beta")
+        )
+        fixed = np.ptp(alpha) == np.ptp(beta) == 0
+        name = name_point(float(alpha[0]), float(beta[0])) if fixed else "learned"
+        alone = f"{losses[name].sum():.4g}" if name in losses else "-"
+        lines.append(f"{name:<16}{_range(alpha):<14}{_range(beta):<14}{share:<9.0%}{alone}")
+    return lines
+
+
+def _squares(weights: RealArray, n_pairs: int) -> RealArray:
+    """Sum the squares of a head over outputs and atoms."""
+    return (weights**2).sum(axis=0).reshape(-1, n_pairs).sum(axis=0)
+
+
+def _range(values: RealArray) -> str:
+    low, high = values.min(), values.max()
+    return f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
+
+
+def _compare(losses: Mapping[str, RealArray], best: str) -> str:
+    model, other = losses["model"], losses[best]
+    gains = other - model
+    gain, error = float(gains.sum()), float(np.sqrt(len(gains)) * gains.std(ddof=1))
+    verdict = "no clear difference"
+    if abs(gain) > 2 * error:
+        verdict = "learning pays" if gain > 0 else "the fixed divergence is better"
+    return (
+        f"Held-out loss {model.sum():.4g}; {other.sum():.4g} with {best} alone, the best fixed "
+        f"divergence, and the initial atoms. Gain {gain:.3g} +- {error:.2g}, paired over "
+        f"{len(gains)} matrices: {verdict}."
+    )

@@ -1,0 +1,64 @@
+"""What a model says of its divergences, against what the fit found on its way."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from divlearn import IDDLClassifier, IDDLRegressor
+from divlearn.datasets import make_wishart_clusters
+from divlearn.iddl import Recipe
+from divlearn.iddl.summary import name_point
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_wishart_clusters(3, 30, 4, separation=2, random_state=0)
+
+
+def test_one_fixed_divergence_is_the_start(data):
+    given = {"divergence": "stein", "loss": "softmax", "rank": "full", "random_state": 0}
+    model = IDDLClassifier(recipe=Recipe(penalty=0.01), **given).fit(*data)
+    losses = model.held_out_losses_
+    assert list(losses) == ["model", "stein"]
+    assert_allclose(losses["stein"].sum(), model.history_["held_out_loss"][0], rtol=1e-12)
+    gains = losses["stein"] - losses["model"]
+    error = np.sqrt(len(gains)) * gains.std(ddof=1)
+    assert f"Gain {gains.sum():.3g} +- {error:.2g}, paired over 90 matrices" in model.summary()
+
+
+def test_every_fixed_divergence_has_its_line(data):
+    model = IDDLClassifier(n_atoms=6, max_iter=1, rank="full", random_state=0).fit(*data)
+    lines = model.summary().splitlines()
+    assert lines[0].endswith("of full rank")
+    shares = []
+    for name, alpha, beta in [("stein", 0.5, 0.5), ("burg", 0, 1), ("reverse-burg", 1, 0)]:
+        (line,) = [one.split() for one in lines if one.startswith(f"{name} ")]
+        assert line[1:3] == [f"{alpha:g}", f"{beta:g}"]
+        assert line[4] == f"{model.held_out_losses_[name].sum():.4g}"
+        shares.append(float(line[3].rstrip("%")))
+    assert sum(shares) == pytest.approx(100, abs=1.5)
+
+
+def test_learned_pairs_are_ranges(data):
+    model = IDDLClassifier(divergence="N", n_atoms=3, max_iter=2, rank="full", random_state=0)
+    text = model.fit(*data).summary()
+    assert f"{model.alpha_.min():.3g} to {model.alpha_.max():.3g}" in text
+
+
+def test_a_single_model_and_lower_ranks_have_no_comparison(data):
+    single = IDDLClassifier(n_atoms=3, max_iter=1, cv=None, rank="full", random_state=0).fit(*data)
+    assert "Gain" not in single.summary()
+    low = IDDLClassifier(n_atoms=3, max_iter=1, rank=2, random_state=0).fit(*data)
+    assert low.summary() == f"Models: {len(low.models_) + len(low.starts_)} of rank 2"
+
+
+def test_numbers_have_a_summary_too(data):
+    X = data[0]
+    y = np.linalg.slogdet(X)[1]
+    text = IDDLRegressor(n_atoms=3, max_iter=3, rank="full", random_state=0).fit(X, y).summary()
+    assert "learning pays" in text
+
+
+def test_points_have_their_names():
+    assert name_point(0.0, 0.0) == "airm"
+    assert name_point(0.3, 0.2) == "(0.3, 0.2)"
