@@ -133,7 +133,7 @@ _PENALTIES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 _LEARNED_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)  # for penalty="cv"
 _LEARNING_PENALTY = 5e-3  # while the atoms move: they overfit through a head that is free to
 _TETHER = 1e-3
-_ITERATIONS, _FEWEST_ITERATIONS, _FILTER_ITERATIONS = 10, 3, 20
+_ITERATIONS, _FEWEST_ITERATIONS = 10, 3
 _MOST_WORK = 10**12  # matrices x atoms x size^3 x iterations: five minutes of one core
 _ATOMS_PER_CLASS = 3
 _MATRICES_PER_ATOM = 5
@@ -222,9 +222,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         variants = [self._variant(part, one) for part, one in zip(parts, pairs, strict=True)]
 
         def choose(models: Sequence[Model]) -> list[list[Choice]]:
-            # Scores of lower ranks are averaged: a coarse choice does.
-            known = _PENALTIES if rank is None else _PENALTIES[::2]
-            penalties = known if given is None else (given,)
+            penalties = _PENALTIES if given is None else (given,)
             return choose_heads(parts, models, losses, penalties, task.judge)
 
         first: list[Model] = []
@@ -349,9 +347,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         if self.max_iter != "auto":
             return int(self.max_iter)
         block = task.sample.whole
-        if rank is not None:
-            return _FILTER_ITERATIONS
-        if block is None or block.host is not None:
+        if rank is not None or block is None or block.host is not None:
             return _ITERATIONS
         work = len(task.folds) * len(block) * n_atoms * task.shards.d**3
         return int(np.clip(_MOST_WORK // work, _FEWEST_ITERATIONS, _ITERATIONS))

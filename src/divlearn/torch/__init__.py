@@ -1,6 +1,6 @@
 """Divergences as a layer of torch networks: a differentiable encoding and a module around it."""
 
-from divlearn.torch.functional import encode
+from divlearn.torch.functional import encode, encode_filters
 from divlearn.torch.layer import DivergenceLayer
 
-__all__ = ["DivergenceLayer", "encode"]
+__all__ = ["DivergenceLayer", "encode", "encode_filters"]

@@ -65,6 +65,53 @@ def encode(
     return values.reshape(*X.shape[:-2], *values.shape[1:])
 
 
+def encode_filters(
+    X: Tensor,
+    filters: Tensor,
+    alpha: Tensor | float,
+    beta: Tensor | float,
+    *,
+    engine: str | Engine = "auto",
+) -> Tensor:
+    r"""Divergences to atoms of rank p, shape (..., n_atoms, n_pairs + 1), differentiable likewise.
+
+    .. math:: D^{(\alpha_k, \beta_k)}(V_k^T X V_k \,\|\, I)
+
+    The last value of an atom is :math:`\log\det(V_k^T X V_k) / p`, the signed size of what the
+    filter lets through.
+
+    Parameters
+    ----------
+    X : tensor, shape (..., d, d)
+    filters : tensor, shape (n_atoms, d, p)
+    alpha, beta : float or tensor, shape (n_atoms, n_pairs)
+    engine : as in `encode`
+
+    Examples
+    --------
+    >>> X = 2 * torch.eye(3).double()[None]
+    >>> encode_filters(X, torch.eye(3).double()[None, :, :2], 0.0, 1.0)
+    tensor([[[0.6137, 0.6931]]], dtype=torch.float64)
+    """
+    X = check_matrices(X, "X")
+    n_atoms, d, p = filters.shape
+    if X.shape[-1] != d:
+        raise ValueError(
+            f"filters have shape {tuple(filters.shape)}, but X has matrices of size {X.shape[-1]}; "
+            "the second size of filters must be that of the matrices"
+        )
+    small = filters.mT @ X[..., None, :, :] @ filters
+    small = 0.5 * (small + small.mT)
+    identity = torch.eye(p).to(X)[None]
+    first, second = (_as_pairs(p, n, X, n_atoms) for p, n in ((alpha, "alpha"), (beta, "beta")))
+    values = [
+        encode(small[..., k, :, :], identity, first[k : k + 1], second[k : k + 1], engine=engine)
+        for k in range(n_atoms)
+    ]
+    sizes = torch.linalg.slogdet(small)[1] / p
+    return torch.cat([torch.cat(values, dim=-2), sizes[..., None]], dim=-1)
+
+
 def check_matrices(tensor: object, name: str) -> Tensor:
     """Return a tensor of square matrices, float32 for halves in ``torch.autocast``, or raise."""
     layout = "(n_atoms, d, d)" if name == "atoms" else "(..., d, d)"
@@ -97,6 +144,13 @@ def _as_parameter(value: Tensor | float, name: str, like: Tensor) -> Tensor:
         return torch.as_tensor(value, dtype=like.dtype, device=like.device)
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(f"{name}={value!r} must be a number or a tensor of numbers") from None
+
+
+def _as_pairs(value: Tensor | float, name: str, like: Tensor, n_atoms: int) -> Tensor:
+    """Return parameters of shape (n_atoms, n_pairs)."""
+    known = _as_parameter(value, name, like)
+    pairs = known.reshape(len(known) if known.ndim else 1, -1)
+    return pairs.expand(n_atoms, pairs.shape[1])
 
 
 def _checked_symmetric(tensor: Tensor, name: str) -> Tensor:

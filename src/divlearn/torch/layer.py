@@ -13,10 +13,10 @@ from divlearn.checks import check_count
 from divlearn.engines import Engine
 from divlearn.fitting.targets import check_labels
 from divlearn.iddl.features import make_variant, starts_from_grid
-from divlearn.iddl.training import initial_atoms
+from divlearn.iddl.training import initial_atoms, initial_filters
 from divlearn.spd import check_spd
 from divlearn.tolerances import TENSOR_MARGIN, positive_definite, repair_floor
-from divlearn.torch.functional import check_matrices, encode
+from divlearn.torch.functional import check_matrices, encode, encode_filters
 
 _STEIN = ((0.5, 0.5),)  # where the divergence of each atom starts
 _LONGEST = 1.0  # step: no variance in any direction changes by more than a factor of e
@@ -40,14 +40,18 @@ class DivergenceLayer(nn.Module):
     divergence : pairs (alpha, beta), str or one pair, default=((0.5, 0.5),)
         Pairs are where each atom starts to learn; "learn" is (1, 1), (0, 1) and (1, 0). One pair
         alone, a name such as "stein", and "line", three pairs of alpha + beta = 1, stay fixed.
+    rank : int, optional
+        Rank p < d of atoms, which are then filters V of shape (d, p) with the divergences
+        :math:`D(V^T X V \,\|\, I)`, and :math:`\log\det(V^T X V) / p` after the pairs of an
+        atom. Filters move freely: any optimizer may step without `stepping`.
     manifold : bool, default=False
     engine, device, dtype : as in `encode` and in the layers of torch
 
     Attributes
     ----------
-    atoms : tensor, shape (n_atoms, d, d)
+    atoms : tensor, shape (n_atoms, d, d), or filters of shape (n_atoms, d, rank)
     alpha, beta : tensor, shape (n_atoms, n_pairs)
-    out_features : int, n_atoms * n_pairs
+    out_features : int, n_atoms * n_pairs, or n_atoms * (n_pairs + 1) with a rank
 
     Examples
     --------
@@ -73,6 +77,7 @@ class DivergenceLayer(nn.Module):
         d: int,
         divergence: Any = _STEIN,
         *,
+        rank: int | None = None,
         engine: str | Engine = "auto",
         manifold: bool = False,
         device: torch.device | str | None = None,
@@ -85,14 +90,22 @@ class DivergenceLayer(nn.Module):
             raise ValueError(
                 f'divergence={divergence!r} is for IDDLClassifier; pass pairs or "learn"'
             )
-        self.engine, self.manifold = engine, manifold
+        if rank is not None:
+            check_count(rank, "rank", most=d - 1, fix=", the size of the matrices less one")
+            if manifold:
+                raise ValueError(f"rank={rank} needs manifold=False: filters are no SPD matrices")
+        self.engine, self.manifold, self.rank = engine, manifold, rank
         self._start: tuple[Tensor, ...] | None = None  # where `stepping` began
         make = _geoopt_parameter() if manifold else nn.Parameter
-        noise = torch.randn(n_atoms, d, d, device=device, dtype=torch.float64) / d**0.5
-        atoms = torch.matrix_exp(0.5 * (noise + noise.mT)).to(dtype or torch.get_default_dtype())
-        self.atoms = make(check_matrices(0.5 * (atoms + atoms.mT), "atoms"))
+        noise = torch.randn(n_atoms, d, rank or d, device=device, dtype=torch.float64) / d**0.5
+        if rank is None:
+            noise = torch.matrix_exp(0.5 * (noise + noise.mT))
+            noise = 0.5 * (noise + noise.mT)
+        start = noise.to(dtype or torch.get_default_dtype())
+        check_matrices(start if rank is None else start.mT @ start, "atoms")
+        self.atoms = make(start)
         variant = make_variant(divergence, n_atoms)
-        self.out_features = variant.alpha_index.size
+        self.out_features = variant.alpha_index.size + (0 if rank is None else n_atoms)
         for name, values in zip(("alpha", "beta"), variant.expand(variant.start), strict=True):
             start = torch.from_numpy(values).to(self.atoms)
             if variant.learned:
@@ -123,7 +136,8 @@ class DivergenceLayer(nn.Module):
         """Start from log-Euclidean k-means centres of each class, as `IDDLClassifier` does.
 
         X has the shape (n_matrices, d, d); without y all matrices are one class. k-means is seeded
-        by torch's generator. Options are those of `from_atoms`.
+        by torch's generator. Options are those of `from_atoms`, and ``rank``: filters let through
+        where a centre differs most from the mean, as common spatial patterns do.
         """
         given = check_matrices(X, "X").detach()
         matrices = check_spd(given.cpu().numpy(), ndim=3, dtype=np.float64)
@@ -133,7 +147,15 @@ class DivergenceLayer(nn.Module):
         codes = np.unique(labels, return_inverse=True)[1]
         random = np.random.RandomState(int(torch.randint(2**31, ())))
         atoms = initial_atoms(matrices, codes, n_atoms, "class-kmeans", random)
-        return cls.from_atoms(torch.from_numpy(atoms).to(given), divergence, **options)
+        rank = options.pop("rank", None)
+        if rank is None:
+            return cls.from_atoms(torch.from_numpy(atoms).to(given), divergence, **options)
+        options |= {"device": given.device, "dtype": given.dtype}
+        layer = cls(n_atoms, given.shape[-1], divergence, rank=rank, **options)
+        filters = initial_filters(matrices, atoms, n_atoms, rank, random)
+        with torch.no_grad():
+            layer.atoms.copy_(torch.from_numpy(filters))
+        return layer
 
     def forward(self, X: Tensor) -> Tensor:
         """Divergences of matrices (..., d, d), shape (..., out_features)."""
@@ -141,6 +163,8 @@ class DivergenceLayer(nn.Module):
             return encode(X, *self._stepped(self._start), engine=self.engine).flatten(-2)
         # An optimizer may have left a parameter just below zero.
         alpha, beta = self.alpha.clamp(min=0), self.beta.clamp(min=0)
+        if self.rank is not None:
+            return encode_filters(X, self.atoms, alpha, beta, engine=self.engine).flatten(-2)
         try:
             return encode(X, self.atoms, alpha, beta, engine=self.engine).flatten(-2)
         except ValueError as error:
@@ -166,6 +190,8 @@ class DivergenceLayer(nn.Module):
         Optimizers that evaluate the loss in their step (LBFGS) work too; those that keep copies of
         parameters do not. Weight decay does not act on atoms, since S starts at zero.
         """
+        if self.rank is not None:
+            raise RuntimeError("filters move freely; step without `stepping`")
         if self.manifold:
             raise RuntimeError("manifold=True leaves steps to geoopt; step without `stepping`")
         if self._start is not None:
@@ -203,7 +229,8 @@ class DivergenceLayer(nn.Module):
     def extra_repr(self) -> str:
         """Sizes, for ``repr``."""
         n_atoms, d, _ = self.atoms.shape
-        return f"n_atoms={n_atoms}, d={d}, out_features={self.out_features}"
+        rank = "" if self.rank is None else f"rank={self.rank}, "
+        return f"n_atoms={n_atoms}, d={d}, {rank}out_features={self.out_features}"
 
 
 def _geoopt_parameter() -> Callable[[Tensor], Tensor]:
