@@ -131,11 +131,11 @@ def test_history(data):
 
 @pytest.fixture
 def judged_by(monkeypatch):
-    """Let held-out losses be those that are given, one after the other."""
+    """Let held-out losses be those that are given, one after the other; the last is for all more."""
     make, losses = classifier.labelled_task, []
 
     def judge(scores, rows):
-        return np.full(len(rows), losses.pop(0) / len(rows))
+        return np.full(len(rows), (losses.pop(0) if losses[1:] else losses[0]) / len(rows))
 
     judged = lambda *args: replace(make(*args), judge=judge)  # noqa: E731
     monkeypatch.setattr(classifier, "labelled_task", judged)
