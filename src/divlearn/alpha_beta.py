@@ -73,10 +73,11 @@ def compare(first: RealArray, second: RealArray, alpha: ArrayLike, beta: ArrayLi
     single = a.ndim == b.ndim == 0 and np.sign(a) * np.sign(b) >= 0
     if single and second.ndim > first.ndim == 2:
         return compare(second, first, beta, alpha)  # D^(a,b)(X||Y) = D^(b,a)(Y||X)
-    if single and first.ndim > second.ndim == 2:
+    if single and second.ndim == 2:
         d = first.shape[-1]
         many = first.reshape(-1, d, d).astype(np.result_type(first, second), copy=False)
-        return get_engine().encode(many, second[None], alpha, beta).reshape(first.shape[:-2])
+        known = Prepared.checked(many), Prepared.checked(second[None])
+        return get_engine().encode(*known, alpha, beta).reshape(first.shape[:-2])[()]
     pairs = Pairs(first, second, alpha, beta)
     t, _ = pairs.decompose(vectors=False)
     pairs.check_domain(t)
