@@ -42,6 +42,17 @@ def validations(monkeypatch):
     return found
 
 
+@pytest.mark.parametrize("model", [divlearn.DivergenceMDM(), divlearn.DivergenceKNN()])
+def test_predictions_do_not_validate_the_model(model, monkeypatch):
+    model.fit(X, Y)
+    found, plain = [], spd.find_not_definite
+    monkeypatch.setattr(
+        spd, "find_not_definite", lambda some, *more: found.append(len(some)) or plain(some, *more)
+    )
+    model.predict(X[:1])
+    assert found == [1]
+
+
 @pytest.mark.parametrize("name", FITS)
 def test_fits_validate_once(name, validations):
     FITS[name]()

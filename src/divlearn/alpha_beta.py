@@ -73,10 +73,11 @@ def compare(first: RealArray, second: RealArray, alpha: ArrayLike, beta: ArrayLi
     single = a.ndim == b.ndim == 0 and np.sign(a) * np.sign(b) >= 0
     if single and second.ndim > first.ndim == 2:
         return compare(second, first, beta, alpha)  # D^(a,b)(X||Y) = D^(b,a)(Y||X)
-    if single and first.ndim > second.ndim == 2:
+    if single and second.ndim == 2:
         d = first.shape[-1]
         many = first.reshape(-1, d, d).astype(np.result_type(first, second), copy=False)
-        return get_engine().encode(many, second[None], alpha, beta).reshape(first.shape[:-2])
+        known = Prepared.checked(many), Prepared.checked(second[None])
+        return get_engine().encode(*known, alpha, beta).reshape(first.shape[:-2])[()]
     pairs = Pairs(first, second, alpha, beta)
     t, _ = pairs.decompose(vectors=False)
     pairs.check_domain(t)
@@ -159,12 +160,12 @@ def pairwise_abld(
         common = np.result_type(data.dtype, other.dtype)
         if data.dtype != common:
             data = chosen.prepare(data.matrices.astype(common))
-        return chosen.encode(data, other, alpha, beta, out=out)
+        return chosen.encode(data, Prepared.checked(other), alpha, beta, out=out)
     out = check_out(out, (data.n_matrices, data.n_matrices), data.dtype)
     if np.ndim(alpha) == np.ndim(beta) == 0 and alpha == beta and len(out) > 64:
         _fill_symmetric(chosen, data.matrices, alpha, out)
     else:
-        chosen.encode(data, data.matrices, alpha, beta, out=out)
+        chosen.encode(data, Prepared.checked(data.matrices), alpha, beta, out=out)
     np.fill_diagonal(out, 0.0)
     return out
 
@@ -172,7 +173,8 @@ def pairwise_abld(
 def _fill_symmetric(engine: Engine, matrices: RealArray, alpha: float, out: RealArray) -> None:
     for start, stop in pairwise(np.linspace(0, len(out), _SYMMETRIC_BLOCKS + 1).astype(int)):
         # Atoms are the block, data is what lies from it on.
-        part = engine.encode(matrices[start:], matrices[start:stop], alpha, alpha)
+        rows, atoms = matrices[start:], matrices[start:stop]
+        part = engine.encode(Prepared.checked(rows), Prepared.checked(atoms), alpha, alpha)
         out[start:, start:stop] = part
         out[start:stop, start:] = part.T
 

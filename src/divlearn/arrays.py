@@ -45,9 +45,9 @@ def as_real(values: ArrayLike, name: str, *, largest: float = np.inf) -> RealArr
         raise ValueError(f"{name} is ragged: its rows differ in length") from error
     check_real(array, name)
     real: RealArray = array.astype(np.float64)
-    bad = np.argwhere(~(np.abs(real) <= min(largest, np.finfo(np.float64).max)))
-    if len(bad):
-        index = [int(i) for i in bad[0]]
+    good = np.abs(real) <= min(largest, np.finfo(np.float64).max)
+    if not good.all():
+        index = [int(i) for i in np.argwhere(~good)[0]]
         where = f"{name}{index}" if index else name
         limit = "" if np.isinf(largest) else f", at most {largest:g} in magnitude"
         raise ValueError(f"{where} = {real[tuple(index)]} must be finite{limit}")

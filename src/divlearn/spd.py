@@ -172,7 +172,7 @@ def find_not_definite(matrices: RealArray, tolerance: float) -> Indices:
     failing: list[int] = []
     for start in range(0, len(matrices), step):
         shifted = equilibrate(matrices[start : start + step])[0]
-        shifted[:, range(d), range(d)] -= tolerance
+        np.einsum("nii->ni", shifted)[...] -= tolerance  # a view of the diagonals
         if not _has_cholesky(shifted):
             failing += [start + i for i, one in enumerate(shifted) if not _has_cholesky(one)]
     return np.array(failing, dtype=np.intp)

@@ -83,7 +83,7 @@ def test_as_a_program():
 def test_help_imports_little():
     code = (
         "import sys; from divlearn.cli import main; main(['--help']); "
-        "heavy = {'sklearn', 'matplotlib', 'plotly', 'torch', 'dask', 'skimage', 'jinja2'}; "
+        "heavy = {'numpy', 'sklearn', 'rich', 'matplotlib', 'plotly', 'torch', 'dask', 'jinja2'}; "
         "print('loaded', sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

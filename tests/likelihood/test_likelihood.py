@@ -45,7 +45,7 @@ def test_pfaffian_and_closed_forms(alpha, beta, d):
 
 
 @pytest.mark.parametrize(("alpha", "beta"), [(0.0, 1.0), (0.5, 0.5), (0.125, 0.875)])
-@pytest.mark.parametrize("margin", [0.1, 8.0, 170.0, 5000.0])
+@pytest.mark.parametrize("margin", [1e-3, 0.1, 8.0, 170.0, 5000.0])
 def test_stable_at_64(alpha, beta, margin):
     kappa = 0.5 * 63 * beta + margin
     expected = closed_form(alpha, beta, kappa, 64)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from divlearn.atomic import open_atomic
-from divlearn.checks import import_extra
 from divlearn.cli import options
 from divlearn.cli.output import Output
 
@@ -114,6 +113,8 @@ def _join(answer: WhichDivergence, found: Evaluation) -> Page:
 
 def _save(display: PlaneDisplay, path: Path) -> None:
     """Save the picture without pyplot, which might look for a screen."""
+    from divlearn.checks import import_extra
+
     import_extra("matplotlib", "the picture needs matplotlib", "plot")
     from matplotlib.figure import Figure
 

@@ -20,16 +20,14 @@ from typing import TYPE_CHECKING, TextIO
 from unicodedata import category
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from divlearn.atomic import check_replaceable
 from divlearn.cli.messages import KEPT
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import TaskID
+
     from divlearn.datasets import Dataset
     from divlearn.report import Page
 
@@ -59,6 +57,8 @@ class Output:
         self.dataset: Dataset | None = None  # what was read, for its digest
         self.interrupted = False  # whether work was, and kept its best result so far
         self.seconds = 0.0  # of the last work
+        from rich.console import Console  # late, for help and errors do without
+
         self._console = Console(highlight=False, soft_wrap=True)
         self._errors = Console(highlight=False, stderr=True)
 
@@ -70,6 +70,9 @@ class Output:
         """Print a table; the first column is text, the others are numbers."""
         if self.as_json:
             return
+        from rich import box
+        from rich.table import Table
+
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
         for column, heading in enumerate(headings):
             table.add_column(_as_markup(heading, keep=""), justify="right" if column else "left")
@@ -147,6 +150,8 @@ class Bars:
     # A listener of `fitting.progress`: new work is part of the current one, and ends its parts.
 
     def __init__(self, console: Console, text: str) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
         self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -178,6 +183,8 @@ def harmless(text: str, *, keep: str = "\n") -> str:
 
 
 def _as_markup(text: str, *, keep: str = "\n") -> str:
+    from rich.markup import escape
+
     return escape(harmless(text, keep=keep))
 
 

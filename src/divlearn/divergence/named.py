@@ -210,6 +210,11 @@ def for_pyriemann(divergence: DivergenceLike) -> dict[str, Callable[..., RealArr
         "mean", a function of matrices and ``sample_weight`` that returns the centroid
         :math:`\arg\min_C \sum_i w_i D(X_i \,\|\, C)`, and "distance", the `Divergence`.
 
+    Notes
+    -----
+    pyRiemann's ``pairwise_distance`` calls a function for one pair at a time, and each call checks
+    both matrices. `Divergence.pairwise` computes the same table at once, much faster.
+
     Examples
     --------
     >>> import numpy as np

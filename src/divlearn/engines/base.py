@@ -151,6 +151,11 @@ def restore_order(
     return permute(gradient, back), 0.5 * (frames + frames.mT)
 
 
+def _check_matrices(X: ArrayLike, name: str) -> RealArray:
+    with limit_blas(1):  # threads would cost more than these factorizations
+        return check_spd(X, ndim=3, name=name)
+
+
 def check_cotangent_shape(given: tuple[int, ...], shape: tuple[int, ...]) -> None:
     if given != shape:
         raise ValueError(
@@ -286,13 +291,16 @@ class Engine(ABC):
         """Validate data, shape (n_matrices, d, d), and do once what depends on it alone."""
         if isinstance(X, Prepared):
             return X if X.engine == self.name else self._prepare_sorted(X.matrices)
-        return self._prepare_sorted(check_spd(X, ndim=3))
+        return self._prepare_sorted(_check_matrices(X, "X"))
 
     def _prepare_sorted(self, matrices: RealArray) -> Prepared:
         sizes = typical_sizes(matrices)
         if is_descending(sizes):
-            return self._prepare(matrices)
-        return self._prepare_in(np.argsort(-sizes, kind="stable"), matrices)
+            prepared = self._prepare(matrices)
+        else:
+            prepared = self._prepare_in(np.argsort(-sizes, kind="stable"), matrices)
+        prepared.sizes = sizes
+        return prepared
 
     def _prepare_in(self, order: IntArray, matrices: RealArray) -> Prepared:
         return self._prepare(permute(matrices, order), order)
@@ -467,14 +475,10 @@ class Engine(ABC):
     def _check(
         self, data: ArrayLike | Prepared, atoms: ArrayLike | Prepared
     ) -> tuple[Prepared, RealArray]:
-        with limit_blas(1):  # threads would cost more than these factorizations
-            prepared = self.prepare(data)
-            # Judged in the precision they come in, used in double.
-            if isinstance(atoms, Prepared):
-                checked = atoms.matrices
-            else:
-                checked = check_spd(atoms, ndim=3, name="atoms")
-            checked = checked.astype(np.float64, copy=False)
+        prepared = self.prepare(data)
+        # Judged in the precision they come in, used in double.
+        checked = atoms.matrices if isinstance(atoms, Prepared) else _check_matrices(atoms, "atoms")
+        checked = checked.astype(np.float64, copy=False)
         check_same_size(prepared, checked)
         # What counts is the size of the data's variables in units of the atoms'.
         sizes = prepared.sizes - typical_sizes(checked)

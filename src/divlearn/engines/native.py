@@ -113,7 +113,7 @@ class NativeEngine(Engine):
         routes = value_routes(parameters)
         routes[routes == "logdet"] = "spectrum"  # alpha + beta = 1 is the kernels' own affair
         direct = out.dtype == np.float64 and out.flags.c_contiguous
-        for route in np.unique(routes):
+        for route in sorted(set(routes.tolist())):
             chosen = np.flatnonzero(routes == route)
             some, picked = atoms.chosen(chosen), parameters.chosen(chosen)
             if direct and len(chosen) == len(routes):

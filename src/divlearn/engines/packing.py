@@ -41,7 +41,6 @@ class NativeData(Prepared):
     logdet: RealArray
     exponent: RealArray
     spread: RealArray
-    unit: float  # a typical exponent, from which others are counted
     kept: dict[str, RealArray] = field(default_factory=dict)  # what routes compute once
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -51,6 +50,11 @@ class NativeData(Prepared):
     @cached_property
     def extremes(self) -> Extremes:
         return float(self.spread.max()), float(self.exponent.min()), float(self.exponent.max())
+
+    @cached_property
+    def unit(self) -> float:
+        """A typical exponent, from which others are counted."""
+        return float(np.median(self.exponent))
 
     def arrays(self) -> DeviceArray:
         shape, packed = (self.n_matrices, self.d), (self.factor, self.matrix)
@@ -83,8 +87,7 @@ def pack(
     failed = _native.factor(instruction_set, double, *arrays, n_threads)
     if failed >= 0:
         raise no_factor(f"X[{failed}]")
-    unit = float(np.median(exponent))
-    return NativeData("native", matrices, instruction_set, lanes, *arrays, unit, order=order)
+    return NativeData("native", matrices, instruction_set, lanes, *arrays, order=order)
 
 
 def _pack_again(matrices: RealArray, instruction_set: str, order: IntArray | None) -> NativeData:
@@ -97,13 +100,18 @@ class NativeAtoms:
 
     def __init__(self, atoms: RealArray) -> None:
         n, d = atoms.shape[:2]
-        self.original, self.lower, self.whitener = atoms, np.tril_indices(d), np.empty((n, d, d))
+        self.original, self.whitener = atoms, np.empty((n, d, d))
         self.packed, self.packed_inverse = np.empty((2, n, d * (d + 1) // 2))
         self.logdet, self.exponent, self.spread = np.empty((3, n))
         triangles, sizes = (self.packed, self.packed_inverse), (self.exponent, self.spread)
         failed = _native.prepare_atoms(atoms, self.whitener, *triangles, self.logdet, *sizes)
         if failed >= 0:
             raise no_factor(f"atoms[{failed}]")
+
+    @cached_property
+    def lower(self) -> tuple[Indices, Indices]:
+        """Rows and columns of the entries of packed triangles."""
+        return np.tril_indices(self.original.shape[-1])
 
     def chosen(self, index: Indices) -> NativeAtoms:
         return self if len(index) == len(self.original) else NativeAtoms(self.original[index])

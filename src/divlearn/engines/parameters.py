@@ -24,8 +24,8 @@ class Parameters:
             for value, name in ((alpha, "alpha"), (beta, "beta"))
         )
         try:
-            shape = np.broadcast_shapes(first.shape, second.shape)
-            shape = shape if len(shape) == 2 else np.broadcast_shapes(shape, (n_atoms,))
+            alone = max(first.ndim, second.ndim) < 2  # one pair per atom
+            shape = np.broadcast(first, second, *[np.empty(n_atoms)] * alone).shape
             if len(shape) > 2 or shape[0] != n_atoms or 0 in shape:
                 raise ValueError
         except ValueError:
@@ -34,7 +34,9 @@ class Parameters:
                 f"(n_atoms,) = ({n_atoms},) or (n_atoms, n_pairs); pass one number for all atoms "
                 "or one per atom"
             ) from None
-        a, b = (np.broadcast_to(x, shape).reshape(n_atoms, -1) for x in (first, second))
+        a, b = np.empty((2, *shape))
+        a[...], b[...] = first, second
+        a, b = a.reshape(n_atoms, -1), b.reshape(n_atoms, -1)
         # D^(-a,-b) = D^(b,a): such pairs are turned round, their gradients back by `restore`.
         self._turned = (a <= 0) & (b <= 0) & ((a < 0) | (b < 0))
         # Adding zero turns -0.0 into 0.0.

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.linalg import matmul_toeplitz
+from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import multigammaln, sici
 
 from divlearn.alpha_beta import nonnegative_point
@@ -190,17 +190,14 @@ def _pfaffian(low: float, high: float, kappa: float, d: int) -> Normalizer:
     nodes, root = _place_nodes(low, high, kappa, d)
     values = abld_scalar(nodes, low, high, derivatives=("f_alpha", "f_beta"))
     basis, log_determinant = _orthonormalize(nodes, np.log(root) - kappa * values.f, d)
-    sinc_integral = 2 / np.pi * sici(np.pi * np.arange(len(nodes)))[0]  # instead of the sign
-    integrals = root[:, None] * matmul_toeplitz(
-        (-sinc_integral, sinc_integral), root[:, None] * basis, check_finite=False
-    )
-    skew = basis.T @ integrals
+    integrals = root * _integrate(root * basis)
+    skew = basis @ integrals.T
     if d % 2:  # bordered by the single integrals: as if one more eigenvalue were at infinity
-        border = basis.T @ root
+        border = basis @ root
         skew = np.block([[skew, border[:, None]], [-border, np.zeros((1, 1))]])
-        integrals = np.column_stack([integrals, root])
+        integrals = np.vstack([integrals, root])
     skew = 0.5 * (skew - skew.T)
-    density = -np.einsum("ik,ik->i", basis @ np.linalg.inv(skew)[:d], integrals)
+    density = -np.einsum("ki,ki->i", np.linalg.inv(skew)[:d].T @ basis, integrals)
     log_z = log_determinant + 0.5 * np.linalg.slogdet(skew)[1]
     log_z += 0.5 * d * d * math.log(math.pi) - multigammaln(d / 2, d)
     # Where f overflows there are no eigenvalues.
@@ -211,6 +208,17 @@ def _pfaffian(low: float, high: float, kappa: float, d: int) -> Normalizer:
     return Normalizer(float(log_z), -kappa * in_alpha, -kappa * in_beta, -f)
 
 
+def _integrate(functions: RealArray) -> RealArray:
+    """Integrate sgn(y - x) times each row over y, at each node x; nodes are a unit apart."""
+    n_nodes = functions.shape[1]
+    sinc_integral = 2 / np.pi * sici(np.pi * np.arange(n_nodes))[0]  # instead of the sign
+    length = next_fast_len(2 * n_nodes - 1, real=True)  # of a circle in which nothing overlaps
+    kernel = np.zeros(length)
+    kernel[:n_nodes] = -sinc_integral
+    kernel[length - n_nodes + 1 :] = sinc_integral[:0:-1]
+    return irfft(rfft(kernel) * rfft(functions, length), length)[:, :n_nodes]
+
+
 def _place_nodes(low: float, high: float, kappa: float, d: int) -> tuple[RealArray, RealArray]:
     """Nodes of the trapezoid rule, wider in the tails, and the square roots of their weights."""
     width = 1 / math.sqrt(kappa)  # of w near 0
@@ -219,11 +227,13 @@ def _place_nodes(low: float, high: float, kappa: float, d: int) -> tuple[RealArr
     modes, ends = _reach(low, high, kappa, d)
     unit = modes.max() + (6 + oscillation) * width
     # f has its nearest singularity at the height pi / theta, or none; w turns at half of that.
-    finest = min(2 * width / (8 + 1.5 * oscillation), 0.15 / max(low + high, _TINY))
-    last, first = np.arcsinh(ends / unit) * [1, -1]
+    finest = min(2.4 * width / (8 + 1.5 * oscillation), 0.18 / max(low + high, _TINY))
+    # x = unit / 2 sinh(2 sinh u): in the tails functions vary on the scale of x itself, or slower.
+    last, first = np.arcsinh(0.5 * np.arcsinh(2 * ends / unit)) * [1, -1]
     n_nodes = 1 + math.ceil((last - first) * unit / finest)
     u, step = np.linspace(first, last, n_nodes, retstep=True)
-    return unit * np.sinh(u), np.sqrt(float(step) * unit * np.cosh(u))
+    v = 2 * np.sinh(u)
+    return 0.5 * unit * np.sinh(v), np.sqrt(float(step) * unit * np.cosh(v) * np.cosh(u))
 
 
 def _reach(alpha: float, beta: float, kappa: float, d: int) -> tuple[RealArray, RealArray]:
@@ -250,25 +260,24 @@ def _orthonormalize(nodes: RealArray, log_weight: RealArray, d: int) -> tuple[Re
     top = log_exponentials.max(axis=1, keepdims=True)
     log_norms = top[:, 0] + 0.5 * np.log(np.exp(2 * (log_exponentials - top)).sum(axis=1))
     envelopes = np.maximum.accumulate(log_exponentials - log_norms[:, None])
-    basis = np.zeros((len(nodes), d))
-    latest = basis[:, 0] = np.ones(len(nodes))
+    heights = np.exp(envelopes)
+    multiples = np.ones((d, len(nodes)))
     log_leading = np.empty(d)
     log_leading[0] = log_norms[0]
     for k in range(1, d):
         growth = envelopes[k] - envelopes[k - 1]
-        basis[:, :k] *= np.exp(-growth)[:, None]
-        sign, log_factor = _shifted_exponential(nodes, envelopes[k - 1], latest)
+        sign, log_factor = _shifted_exponential(nodes, envelopes[k - 1], multiples[k - 1])
         log_factor -= growth
         scale = log_factor.max()
-        latest = sign * np.exp(log_factor - scale) * latest
-        square = np.exp(2 * envelopes[k])
-        before = basis[:, :k]
-        for _ in range(2):  # twice is enough
-            latest = latest - before @ (before.T @ (square * latest))
+        latest = sign * np.exp(log_factor - scale) * multiples[k - 1]
+        # Polynomials in e^x have a recurrence of three terms: the others are orthogonal already.
+        square, two = heights[k] ** 2, slice(max(k - 2, 0), k)
+        before = multiples[two] * np.exp(envelopes[two] - envelopes[k])
+        latest = latest - (before @ (square * latest)) @ before
         norm = math.sqrt(square @ latest**2)
-        latest = basis[:, k] = latest / norm
+        multiples[k] = latest / norm
         log_leading[k] = log_leading[k - 1] + scale + math.log(norm)
-    return basis * np.exp(envelopes[-1])[:, None], float(log_leading.sum())
+    return multiples * heights, float(log_leading.sum())
 
 
 def _shifted_exponential(

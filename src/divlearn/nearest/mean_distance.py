@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
-from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.checks import RandomState
@@ -19,7 +18,7 @@ from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.calibration import fit_temperature
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.labelled import Labelled, check_labelled
+from divlearn.fitting.labelled import Labelled, check_labelled, check_new
 from divlearn.fitting.training import Training
 from divlearn.geometry import geodesic
 from divlearn.nearest import neighbors
@@ -214,14 +213,13 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         return softmax(-self.scale_ * distances, axis=1)
 
     def _distances(self, X: ArrayLike) -> RealArray:
-        check_is_fitted(self)
-        engine = get_engine(self.engine)
+        checked, engine = check_new(self, X), get_engine(self.engine)
         means = self.means_.reshape(len(self._field), -1, *self.means_.shape[-2:])
         found = []
-        for matrices in neighbors.checked_blocks(self, X, means[..., 0, 0].size):
+        for matrices in neighbors.blocks(checked, means[..., 0, 0].size):
             kept = matrices if self._filter is None else self._filter.apply(matrices)
             tables = _measure(kept, self._field, means, engine)
-            found.append(np.tensordot(self.weights_, tables, 1))
+            found.append(np.einsum("f,fik->ik", self.weights_, tables))
         return np.concatenate(found)
 
     @property
@@ -258,7 +256,7 @@ def _measure(
 ) -> RealArray:
     """Divergences (n_divergences, n_matrices, n_classes) in their usual form."""
     prepared = engine.prepare(Prepared.checked(matrices))
-    pairs = zip(field, means, strict=True)
+    pairs = zip(field, map(Prepared.checked, means), strict=True)
     return np.stack([one.pairwise(prepared, some, engine=engine) for one, some in pairs])
 
 

@@ -24,7 +24,7 @@ from divlearn.divergence import (
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.labelled import check_labelled
+from divlearn.fitting.labelled import check_labelled, check_new
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training
 from divlearn.kernels.classifier import POINTS, shared_tables
 from divlearn.kernels.tables import symmetric_table
@@ -144,7 +144,7 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         check_is_fitted(self)
         k = self.n_neighbors if n_neighbors is None else n_neighbors
         _check_neighbors(k, len(self._codes))
-        found = [self._search_block(queries, k) for queries in checked_blocks(self, X, _COLUMNS)]
+        found = [self._search_block(queries, k) for queries in blocks(check_new(self, X), _COLUMNS)]
         distances, neighbors = map(np.concatenate, zip(*found, strict=True))
         return distances, neighbors
 
@@ -167,9 +167,9 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         return weights
 
 
-def checked_blocks(estimator: BaseEstimator, X: ArrayLike, n_columns: int) -> Iterator[RealArray]:
-    """Check matrices to predict, and cut them into blocks for tables of so many columns."""
-    matrices, step = labelled.check_new(estimator, X), max(_LEAST_ROWS, _TABLE_ENTRIES // n_columns)
+def blocks(matrices: RealArray, n_columns: int) -> Iterator[RealArray]:
+    """Cut matrices into blocks for tables of so many columns."""
+    step = max(_LEAST_ROWS, _TABLE_ENTRIES // n_columns)
     for start in range(0, len(matrices), step):
         yield matrices[start : start + step]
 
@@ -187,10 +187,10 @@ def _find_nearest(
     distances: RealArray = np.empty((len(queries), 0))
     neighbors: Indices = np.empty((len(queries), 0), dtype=np.intp)
     for start in range(0, len(matrices), _COLUMNS):
-        block = matrices[start : start + _COLUMNS]
+        block = Prepared.checked(matrices[start : start + _COLUMNS])
         table = divergence.pairwise(prepared, block, squared=False, engine=engine)
-        columns = np.broadcast_to(np.arange(start, start + len(block)), table.shape)
-        if k < len(block):
+        columns = np.broadcast_to(np.arange(start, start + block.n_matrices), table.shape)
+        if k < block.n_matrices:
             some = np.argpartition(table, k - 1, axis=1)[:, :k]
             table = np.take_along_axis(table, some, axis=1)
             columns = start + to_host(some).astype(np.intp, copy=False)
