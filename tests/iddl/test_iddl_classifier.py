@@ -131,15 +131,18 @@ def test_history(data):
 
 @pytest.fixture
 def judged_by(monkeypatch):
-    """Let held-out losses be those that are given, one after the other; the last is for all more."""
+    """Let held-out losses be those that are given, in turn; the last is for all that follow."""
     make, losses = classifier.labelled_task, []
+
+    def give(some):
+        losses[:] = some
 
     def judge(scores, rows):
         return np.full(len(rows), (losses.pop(0) if losses[1:] else losses[0]) / len(rows))
 
     judged = lambda *args: replace(make(*args), judge=judge)  # noqa: E731
     monkeypatch.setattr(classifier, "labelled_task", judged)
-    return losses.extend
+    return give
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def test_one_fixed_divergence_is_the_start(data):
     given = {"divergence": "stein", "loss": "softmax", "rank": "full", "random_state": 0}
     model = IDDLClassifier(recipe=Recipe(penalty=0.01), **given).fit(*data)
     losses = model.held_out_losses_
-    assert list(losses) == ["model", "stein"]
+    assert list(losses) == ["stein", "model"]
     assert_allclose(losses["stein"].sum(), model.history_["held_out_loss"][0], rtol=1e-12)
     gains = losses["stein"] - losses["model"]
     error = np.sqrt(len(gains)) * gains.std(ddof=1)

@@ -297,10 +297,10 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         if is_interrupted() and "interrupted" not in self.message_:
             self.message_ += "; interrupted by the user"
         self.stop_reasons_, self.history_ = learned.stop_reasons, learned.history
-        sizes = [len(held) for _, held in task.folds]
-        self.held_out_losses_ = {"model": shares_without_each(learned.without, sizes)}
-        for point, shares in learned.fixed.items():
-            self.held_out_losses_[name_point(*point)] = shares
+        self.held_out_losses_ = {name_point(*point): one for point, one in learned.fixed.items()}
+        if learned.without:
+            sizes = [len(held) for _, held in task.folds]
+            self.held_out_losses_["model"] = shares_without_each(learned.without, sizes)
         self.n_features_in_ = task.shards.d
         say(self, f"loss {self.loss_}, penalty={self.penalty_:g}: {self.message_}")
 

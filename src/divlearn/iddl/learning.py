@@ -81,7 +81,7 @@ def choose_without_each(chooser: Chooser, parts: Sequence[Part]) -> tuple[Choice
 def shares_without_each(chosen: Sequence[Choice], sizes: Sequence[int]) -> RealArray:
     """Shares in the held-out loss of choices made without each fold, which is not optimistic."""
     ends = np.cumsum([0, *sizes])
-    own = zip(chosen, ends, ends[1:], strict=False)
+    own = zip(chosen, ends[:-1], ends[1:], strict=True)
     return np.concatenate([one.shares[start:end] for one, start, end in own])
 
 
