@@ -25,7 +25,7 @@ from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl import IDDLClassifier, Recipe, classifier, learning
 from divlearn.iddl.losses import HingeLoss, RidgeLoss
 
-FAST = {"n_atoms": 6, "max_iter": 3, "random_state": 0}
+FAST = {"n_atoms": 6, "rank": "full", "max_iter": 3, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
@@ -309,7 +309,7 @@ def test_inside_other_tools(data):
 def test_groups_reach_the_splitter(data):
     X, y, _, _ = data
     groups = np.arange(len(X)) % 3
-    classifier = IDDLClassifier(loss="ridge", rank="full", cv=GroupKFold(3), **FAST)
+    classifier = IDDLClassifier(loss="ridge", cv=GroupKFold(3), **FAST)
     classifier.fit(X, y, groups=groups)
     assert len(classifier.models_) == 3
 

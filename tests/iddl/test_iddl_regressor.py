@@ -16,7 +16,7 @@ from divlearn import abld
 from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl import IDDLRegressor, IDDLTransformer, Recipe
 
-FAST = {"n_atoms": 3, "max_iter": 3, "random_state": 0}
+FAST = {"n_atoms": 3, "rank": "full", "max_iter": 3, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
