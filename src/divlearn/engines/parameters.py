@@ -35,11 +35,11 @@ class Parameters:
                 "or one per atom"
             ) from None
         a, b = (np.broadcast_to(x, shape).reshape(n_atoms, -1) for x in (first, second))
-        # D^(-a,-b) = D^(b,a): such pairs are swapped, and `restore` swaps their gradients back.
-        self._swapped = (a <= 0) & (b <= 0) & ((a < 0) | (b < 0))
+        # D^(-a,-b) = D^(b,a): such pairs are turned round, their gradients back by `restore`.
+        self._turned = (a <= 0) & (b <= 0) & ((a < 0) | (b < 0))
         # Adding zero turns -0.0 into 0.0.
-        self.alpha: RealArray = np.where(self._swapped, -b, a) + 0.0
-        self.beta: RealArray = np.where(self._swapped, -a, b) + 0.0
+        self.alpha: RealArray = np.where(self._turned, -b, a) + 0.0
+        self.beta: RealArray = np.where(self._turned, -a, b) + 0.0
         self.shape = shape  # of the caller, (n_atoms,) or (n_atoms, m)
 
     @property
@@ -58,14 +58,14 @@ class Parameters:
     def _part(self, index: DeviceArray, pairs: tuple[int, ...]) -> Parameters:
         some = copy(self)  # which checks nothing again
         some.alpha, some.beta = self.alpha[index], self.beta[index]
-        some._swapped, some.shape = self._swapped[index], (len(some.alpha), *pairs)
+        some._turned, some.shape = self._turned[index], (len(some.alpha), *pairs)
         return some
 
     def restore(self, alpha: RealArray, beta: RealArray) -> tuple[RealArray, RealArray]:
         """Bring gradients in alpha and beta, wherever they are, to the pairs as they were given."""
-        if self._swapped.any():
-            swapped = beside(self._swapped, alpha)
-            alpha, beta = np.where(swapped, -beta, alpha), np.where(swapped, -alpha, beta)
+        if self._turned.any():
+            turned = beside(self._turned, alpha)
+            alpha, beta = np.where(turned, -beta, alpha), np.where(turned, -alpha, beta)
         return alpha.reshape(self.shape), beta.reshape(self.shape)
 
 
