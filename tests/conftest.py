@@ -122,6 +122,7 @@ def small_grids(monkeypatch):
         "kernels.classifier.POINTS": [(0.0, 0.0), (0.5, 0.5)],
         "baselines.log_svm.PENALTIES": {"linear": (10.0,), "rbf": (10.0,)},
         "baselines.log_svm.GAMMAS": (1.0,),
+        "baselines.log_svm.VectorClassifier.cv": 2,
         "baselines.coded._PENALTIES": (10.0,),
         "baselines.coded._STEPS": 1,
         "baselines.rspdl._INNER": 10,

@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import divlearn
 from divlearn import baselines, cluster, descriptors
-from divlearn.baselines import coded, log_svm
+from divlearn.baselines import coded
 from divlearn.cluster import mixture
 from divlearn.iddl import Recipe
 from divlearn.nearest import neighbors
@@ -93,8 +93,7 @@ def name_of(part):
 
 @pytest.fixture(autouse=True)
 def short_searches(monkeypatch):
-    """How many folds and points something is chosen by is no matter here."""
-    monkeypatch.setattr(log_svm.VectorClassifier, "cv", 2)
+    """How many points something is chosen from is no matter here."""
     monkeypatch.setattr(mixture, "TOLERANCE", 1.0)
     monkeypatch.setattr(neighbors, "POINTS", neighbors.POINTS[:1])
     monkeypatch.setattr(coded, "_ATOMS_PER_CLASS", 1)
