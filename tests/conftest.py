@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from divlearn.engines import ReferenceEngine, available_engines, cuda_problem, get_engine
 from divlearn.iddl import IDDLClassifier
+from divlearn.tangent import classifier as tangent
 
 # What a shell starts in the background ignores Ctrl-C, and with it the tests of how it is answered.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -113,11 +114,29 @@ def engine(engine_name):
 
 
 @pytest.fixture
-def short_fits(monkeypatch):
+def small_grids(monkeypatch):
+    """Few candidates to choose from, for tests of what is around the choice."""
+    for name, few in {
+        "iddl.base._PENALTIES": (1e-3, 1e-2),
+        "iddl.base._RANKS": (),
+        "kernels.classifier.POINTS": [(0.0, 0.0), (0.5, 0.5)],
+        "baselines.log_svm.PENALTIES": {"linear": (10.0,), "rbf": (10.0,)},
+        "baselines.log_svm.GAMMAS": (1.0,),
+        "baselines.log_svm.VectorClassifier.cv": 2,
+        "baselines.coded._PENALTIES": (10.0,),
+        "baselines.coded._STEPS": 1,
+        "baselines.rspdl._INNER": 10,
+    }.items():
+        monkeypatch.setattr(f"divlearn.{name}", few)
+    for model, name, few in (("logistic", "C", 10.0), ("rda", "shrink", 0.1), ("rbf", "C", 10.0)):
+        monkeypatch.setitem(tangent._METHODS[model][1], name, [few])
+
+
+@pytest.fixture
+def short_fits(monkeypatch, small_grids):
     """Defaults that make fits fast, for tests of what is around them, such as the program."""
     for name, short in {"max_iter": 1, "cv": 2}.items():
         monkeypatch.setitem(IDDLClassifier.__init__.__kwdefaults__, name, short)
-    monkeypatch.setattr("divlearn.kernels.classifier.POINTS", [(0.0, 0.0), (0.5, 0.5)])
     monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 1e-2)
 
 

@@ -111,12 +111,12 @@ def abld_grad(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> 
     asked = ("f_t", "f_alpha", "f_beta")
     scalar = abld_scalar(t, pairs.alpha, pairs.beta, derivatives=asked)
     in_y = pairs.gradient(vectors, scalar.f_t)
-    # D^(a,b)(X||Y) = D^(b,a)(Y||X): the pencil turned round, so that small eigenvalues of one are
-    # the large ones of the other and both gradients keep their accuracy.
-    turned = Pairs(second, first, beta, alpha)
-    t, vectors = turned.decompose(vectors=True)
-    slope = abld_scalar(t, turned.alpha, turned.beta, derivatives="f_t").f_t
-    in_x = turned.gradient(vectors, slope)
+    # D^(a,b)(X||Y) = D^(b,a)(Y||X): with X and Y swapped, small eigenvalues become large ones, and
+    # both gradients keep their accuracy.
+    swapped = Pairs(second, first, beta, alpha)
+    t, vectors = swapped.decompose(vectors=True)
+    slope = abld_scalar(t, swapped.alpha, swapped.beta, derivatives="f_t").f_t
+    in_x = swapped.gradient(vectors, slope)
     f, f_alpha, f_beta = (one.sum(axis=-1) for one in (scalar.f, scalar.f_alpha, scalar.f_beta))
     return DivergenceGradient(*map(pairs.finish, (f, in_x, in_y, f_alpha, f_beta)))
 

@@ -120,7 +120,7 @@ def check_and_learn(
         fix = 'pass regularize="shrink", here or to check_spd'
         if shrinkage is not None:
             fix = f"raise regularize={shrinkage[0]:g}"
-        elif regularize is None:  # whoever fitted the model has decided
+        elif regularize is None:  # decided when the model was fitted
             fix = 'fit with regularize="shrink"'
         _raise_not_definite(matrices, failing, leading, name, fix)
     return checked, shrinkage

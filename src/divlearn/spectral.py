@@ -308,11 +308,11 @@ def _moderate(x: _Points, needed: set[str]) -> Values:
     f = t * (t * m * np.where(z == 0, 1.0, np.log1p(z) / z))
     if "f_alpha" not in needed:
         return {"f": f}
-    bend = m * _log_mean_slope(z)
+    slope = m * _log_mean_slope(z)
     third = b * _tau(q) + a * _tau(-p)
-    along_p = q * m * bend - (a * _kappa(-p) + b * third) / (1 + z)
+    along_p = q * m * slope - (a * _kappa(-p) + b * third) / (1 + z)
     along_q = (b * _kappa(q) + np.where(a == 0, 0.0, a * third)) / (1 + z)
-    along_q += np.where(weighted == 0, 0.0, weighted * bend)
+    along_q += np.where(weighted == 0, 0.0, weighted * slope)
     return {"f": f, "f_alpha": t * (t * (t * along_p)), "f_beta": t * (t * (t * along_q))}
 
 
@@ -340,9 +340,9 @@ def _opposite(x: _Points, needed: set[str]) -> Values:
         kappa, cubic = _kappa(s), _log_third_remainder(w)
         psi, psi_slope = 1 + s * chi, chi + s * kappa  # psi(s) = (e^s - 1)/s
         # |q| <= 1: the closed forms below, with their constant terms cancelled by hand.
-        bend, pull = _tau(s) - chi * (1 + psi) / 2, psi_slope / gap
-        along_p = share * (bend + kappa) + ratio * psi * (psi * psi * (1 / gap - cubic) - pull)
-        along_q = share * (kappa - ratio * bend) - ratio * psi * (ratio * psi * psi * cubic + pull)
+        rest, pull = _tau(s) - chi * (1 + psi) / 2, psi_slope / gap
+        along_p = share * (rest + kappa) + ratio * psi * (psi * psi * (1 / gap - cubic) - pull)
+        along_q = share * (kappa - ratio * rest) - ratio * psi * (ratio * psi * psi * cubic + pull)
         # |q| > 1: t^2 psi'(s)/(1 + w), free of cancellation for negative s.
         falling = (1 - (1 - s) * np.exp(s)) / x.theta / x.theta
         slope = np.where(s < -2, falling, t * (t * psi_slope)) / gap

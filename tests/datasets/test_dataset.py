@@ -8,7 +8,7 @@ from conftest import wishart
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from divlearn.datasets.dataset import Dataset, SplitRule
-from divlearn.descriptors.gaussian import GaussianEmbedding
+from divlearn.descriptors.series import GaussianEmbedding
 
 CALLS = []
 

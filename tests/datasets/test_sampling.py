@@ -14,8 +14,8 @@ from scipy import stats
 from divlearn.datasets.riemannian_gaussian import sample_log_eigenvalues
 from divlearn.divergence import abld
 from divlearn.likelihood import sample_family
+from divlearn.likelihood.fit import potential_of
 from divlearn.likelihood.normalizer import differentiate_normalizer, smallest_kappa
-from divlearn.likelihood.sampling import potential_of
 
 LARGEST_Z = 4.5
 SMALLEST_P = 1e-3

@@ -18,8 +18,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from divlearn.descriptors.gaussian import GaussianEmbedding
 from divlearn.descriptors.kernel import RBFKernelDescriptor
+from divlearn.descriptors.series import GaussianEmbedding
 from divlearn.spd import SPDRepairWarning, check_spd
 
 seeds = st.integers(0, 2**32 - 1)

@@ -15,23 +15,28 @@ import divlearn
 from divlearn import baselines
 from divlearn.iddl import Recipe
 
+pytestmark = pytest.mark.usefixtures("small_grids")
+
 SEED = {"random_state": 0}
 MEMBERS = ("tangent logistic", "tangent rbf", "tangent lda")
 ESTIMATORS = {
-    "IDDLClassifier": divlearn.IDDLClassifier(3, max_iter=1, cv=2, **SEED),
+    "IDDLClassifier": divlearn.IDDLClassifier(3, rank="full", max_iter=1, cv=2, **SEED),
     "IDDLClassifier, paper": divlearn.IDDLClassifier.paper().set_params(
         n_atoms=3, max_iter=1, **SEED
     ),
     "IDDLClassifier, stochastic": divlearn.IDDLClassifier(
         3,
+        rank="full",
         loss="hinge",
         recipe=Recipe(penalty=1e-2, solver="stochastic"),
         max_iter=1,
         cv=None,
         **SEED,
     ),
-    "IDDLRegressor": divlearn.IDDLRegressor(3, max_iter=1, cv=2, **SEED),
-    "IDDLTransformer": divlearn.IDDLTransformer(3, max_iter=1, cv=2, loss="ridge", **SEED),
+    "IDDLRegressor": divlearn.IDDLRegressor(3, rank="full", max_iter=1, cv=2, **SEED),
+    "IDDLTransformer": divlearn.IDDLTransformer(
+        3, rank="full", max_iter=1, cv=2, loss="ridge", **SEED
+    ),
     "SPDClassifier": divlearn.SPDClassifier(MEMBERS, cv=2, **SEED),
     "ABKMeans": divlearn.ABKMeans(2, n_init=1, **SEED),
     "ABKMeans, learned": divlearn.ABKMeans(2, "learn", n_init=1, **SEED),

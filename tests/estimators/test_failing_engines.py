@@ -15,6 +15,8 @@ from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl import Recipe
 from divlearn.likelihood import fit_likelihood, fit_member
 
+pytestmark = pytest.mark.usefixtures("small_grids")
+
 X, Y = make_wishart_clusters(2, 8, 2, separation=2, random_state=0)
 SEED = {"random_state": 0}
 ONE = {"cv": None, "loss": "softmax", "divergence": "learn", **SEED}
@@ -56,7 +58,7 @@ FITS = {
         )
     ),
     "IDDLClassifier": lambda engine: fit(
-        divlearn.IDDLClassifier(2, cv=2, max_iter=1, engine=engine, **SEED)
+        divlearn.IDDLClassifier(2, rank="full", cv=2, max_iter=1, engine=engine, **SEED)
     ),
     "IDDLClassifier, V": lambda engine: fit(
         divlearn.IDDLClassifier(2, divergence="V", cv=2, max_iter=1, engine=engine, **SEED)

@@ -23,9 +23,11 @@ from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.iddl import Recipe
 from divlearn.threads import limit_blas
 
+pytestmark = pytest.mark.usefixtures("small_grids")
+
 HANGS = 900  # seconds: far beyond what the busiest machine needs
 FITS = {
-    "IDDL": divlearn.IDDLClassifier(n_atoms=3, loss="softmax", cv=2, max_iter=2),
+    "IDDL": divlearn.IDDLClassifier(3, loss="softmax", rank="full", cv=2, max_iter=2),
     "committee": divlearn.SPDClassifier(("tangent logistic", "tangent lda"), cv=2),
     "k-means": divlearn.ABKMeans(3, "likelihood", n_init=1, max_iter=2),
     "mixture": divlearn.ABMixture(2, "wishart"),
@@ -149,7 +151,7 @@ def test_the_reference_engine_works_in_small_parts(monkeypatch):
     assert max(sizes) <= 2**20 < X.size
 
 
-SMALL = {"cv": 2, "max_iter": 1, "n_atoms": 3}
+SMALL = {"cv": 2, "max_iter": 1, "n_atoms": 3, "rank": "full"}
 STOPPED = FITS | {
     "IDDL": divlearn.IDDLClassifier(**SMALL),
     "committee": divlearn.SPDClassifier(("iddl", "tangent lda"), cv=2),

@@ -16,7 +16,9 @@ from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.report.fitted import compare_with_baselines
 
 CLASSIFIERS = {
-    "IDDLClassifier": divlearn.IDDLClassifier(n_atoms=8, loss="ridge", max_iter=1, random_state=0),
+    "IDDLClassifier": divlearn.IDDLClassifier(
+        8, loss="ridge", rank="full", max_iter=1, random_state=0
+    ),
     "SPDClassifier": divlearn.SPDClassifier(("tangent rbf", "tangent lda"), random_state=0),
     "DivergenceKernelClassifier": divlearn.DivergenceKernelClassifier(
         [0.5], [0.5], [1, 4], [10, 100], random_state=0

@@ -31,6 +31,8 @@ from divlearn.fitting.progress import listen, narrated, tell, track
 from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.report import PlaneDisplay, page_of
 
+pytestmark = pytest.mark.usefixtures("small_grids")
+
 
 @pytest.fixture(scope="module")
 def data():
@@ -76,7 +78,7 @@ def test_long_work_tells_how_far_it_is(data):
     grid = [0.0, 1.0]
     told = heard(lambda: which_divergence(X, alphas=grid, betas=grid))
     assert told["points of the map"][-1] == (4, 4)
-    told = heard(lambda: IDDLClassifier(max_iter=2, cv=2, random_state=0).fit(X, y))
+    told = heard(lambda: IDDLClassifier(rank="full", max_iter=2, cv=2, random_state=0).fit(X, y))
     assert told["models"][-1] == (2, 2)
     assert (2, 2) in told["iterations"]
     members = ("tangent lda", "kernel")
@@ -211,7 +213,7 @@ def test_an_interrupted_evaluation_has_whole_folds(data):
         evaluate(X, y, two, cv=3)
     # What keeps its best so far is not taken for a model that was learned.
     with listen(stop_at("iterations", 1)):
-        found = evaluate(X, y, two | {"iddl": IDDLClassifier(random_state=0)}, cv=3)
+        found = evaluate(X, y, two | {"iddl": IDDLClassifier(rank="full", random_state=0)}, cv=3)
     assert list(found.predictions) == ["near", "mean"]
 
 
@@ -272,13 +274,13 @@ def narrate_steps(verbose: int) -> None:
 
 VERBOSE = {
     "SPDClassifier": (SPDClassifier(("tangent lda", "kernel"), cv=2), "kinds of classifiers"),
-    "IDDLClassifier": (IDDLClassifier(max_iter=2, cv=2, random_state=0), "models"),
+    "IDDLClassifier": (IDDLClassifier(rank="full", max_iter=2, cv=2, random_state=0), "models"),
     "DivergenceKernelClassifier": (DivergenceKernelClassifier(cv=2), "candidates"),
     "ABKMeans": (ABKMeans(2, random_state=0), "iterations"),
     "ABMixture": (ABMixture([1, 2], random_state=0), "numbers of components"),
     "LEML": (LEML(20, 0.5, max_iter=3, random_state=0), "passes"),
-    "KernelSparseCoding": (KernelSparseCoding(4, max_iter=2, random_state=0), "candidates"),
-    "RSPDL": (RSPDL(4, max_iter=2, random_state=0), "candidates"),
+    "KernelSparseCoding": (KernelSparseCoding(4, max_iter=1, random_state=0), "candidates"),
+    "RSPDL": (RSPDL(4, max_iter=1, random_state=0), "candidates"),
 }
 
 

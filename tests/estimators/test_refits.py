@@ -20,6 +20,8 @@ from divlearn.descriptors import (
     RegionCovariance,
 )
 
+pytestmark = pytest.mark.usefixtures("small_grids")
+
 
 class Broken(RuntimeError):
     pass

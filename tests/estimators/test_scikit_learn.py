@@ -14,19 +14,20 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import divlearn
 from divlearn import baselines, cluster, descriptors
-from divlearn.baselines import coded, log_svm, rspdl
+from divlearn.baselines import coded
 from divlearn.cluster import mixture
 from divlearn.iddl import Recipe
 from divlearn.nearest import neighbors
-from divlearn.tangent import classifier as tangent
+
+pytestmark = pytest.mark.usefixtures("small_grids")
 
 SEED = {"random_state": 0}
 ONE_START = {"n_init": 1, **SEED}
-FAST = {"max_iter": 1, "cv": 2, "recipe": Recipe(penalty=1e-2), **SEED}
+FAST = {"rank": "full", "max_iter": 1, "cv": 2, "recipe": Recipe(penalty=1e-2), **SEED}
 ESTIMATORS = [
     (divlearn.IDDLClassifier(loss="ridge", **FAST), lift_spd),
     (divlearn.IDDLRegressor(**FAST | {"max_iter": 3}), lift_spd),
-    (divlearn.IDDLTransformer(n_atoms=1, loss="ridge", **FAST), lift_spd),
+    (divlearn.IDDLTransformer(n_atoms=1, loss="ridge", **FAST | {"max_iter": 0}), lift_spd),
     (divlearn.SPDClassifier(("tangent rda", "tangent logistic"), cv=2, **SEED), lift_spd),
     (divlearn.DivergenceKernel(), lift_far),
     (divlearn.DivergenceKernelClassifier([0.5], [0.5], [2], [1], cv=2, **SEED), lift_far),
@@ -35,14 +36,14 @@ ESTIMATORS = [
     (cluster.LogEuclideanKMeans(2, **ONE_START), lift_far),
     (cluster.ABMixture(2, "wishart", **SEED), lift_spd),
     (divlearn.Recenter("stein", stretch=True), lift_spd),
-    (divlearn.DivergenceMDM("choose", cv=2, **SEED), lift_spd),
+    (divlearn.DivergenceMDM("stein", cv=2, **SEED), lift_spd),
     (divlearn.DivergenceKNN(), lift_spd),
     (divlearn.NearestClassifier(cv=2, **SEED), lift_spd),
     (divlearn.TangentClassifier(cv=2, **SEED), lift_spd),
     (divlearn.CalibratedClassifier(divlearn.DivergenceKNN(3), cv=2, **SEED), lift_spd),
     (baselines.LogEuclideanSVM(**SEED), lift_spd),
     (baselines.LEML(4, 0.3, max_iter=1, **SEED), lift_spd),
-    (baselines.KernelLLC(kernel="stein", bandwidth=0.5, **SEED), lift_spd),
+    (baselines.KernelLLC(kernel="stein", bandwidth=0.5, n_neighbors=1, **SEED), lift_spd),
     (baselines.KernelSparseCoding(bandwidth=0.5, penalty=0.01, max_iter=1, **SEED), lift_spd),
     (baselines.RSPDL(penalty=0.1, max_iter=1, **SEED), lift_spd),
     (descriptors.GaussianEmbedding(), lift_series),
@@ -91,20 +92,11 @@ def name_of(part):
 
 
 @pytest.fixture(autouse=True)
-def short_fits(monkeypatch):
-    """From how many values something is chosen, and how far a search goes, is no matter here."""
-    for module, name, short in (
-        (log_svm, "PENALTIES", {"linear": (10.0,), "rbf": (10.0,)}),
-        (log_svm.VectorClassifier, "cv", 2),
-        (mixture, "TOLERANCE", 1.0),
-        (neighbors, "POINTS", neighbors.POINTS[:1]),
-        (coded, "_PENALTIES", (10.0,)),
-        (coded, "_ATOMS_PER_CLASS", 1),
-        (coded, "_STEPS", 1),
-        (rspdl, "_INNER", 10),
-    ):
-        monkeypatch.setattr(module, name, short)
-    monkeypatch.setitem(tangent._METHODS["logistic"][1], "C", [1.0])
+def short_searches(monkeypatch):
+    """How many points something is chosen from is no matter here."""
+    monkeypatch.setattr(mixture, "TOLERANCE", 1.0)
+    monkeypatch.setattr(neighbors, "POINTS", neighbors.POINTS[:1])
+    monkeypatch.setattr(coded, "_ATOMS_PER_CLASS", 1)
 
 
 @pytest.mark.parametrize(("estimator", "check"), list(checks()), ids=name_of)

@@ -35,7 +35,7 @@ SPLITTERS = {
     "pairs": lambda: PAIRS,
     "generator": lambda: (pair for pair in PAIRS),
 }
-SMALL = {"n_atoms": 3, "max_iter": 1, "random_state": 0}
+SMALL = {"n_atoms": 3, "rank": "full", "max_iter": 1, "random_state": 0}
 ESTIMATORS = {
     "IDDLClassifier": IDDLClassifier(loss="ridge", **SMALL),
     "IDDLTransformer": IDDLTransformer(loss="ridge", **SMALL),

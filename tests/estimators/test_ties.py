@@ -11,6 +11,8 @@ from test_abuse_estimators import ESTIMATORS, SEED
 import divlearn
 from divlearn.geometry import geodesic
 
+pytestmark = pytest.mark.usefixtures("small_grids")
+
 CLASSIFIERS = {
     name: model
     for name, model in ESTIMATORS.items()

@@ -42,7 +42,10 @@ ON_SHARDS = {
     "LogEuclideanKMeans": (ESTIMATORS["LogEuclideanKMeans"], None),
     "ABMixture": (ESTIMATORS["ABMixture"], None),
 }
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.usefixtures("small_grids"),
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
 
 
 def check_same(first, second):
@@ -66,25 +69,19 @@ def test_who_takes_no_weights():
 
 @pytest.mark.parametrize("name", TAKING)
 def test_the_scale_of_weights_changes_nothing(name):
-    plain = clone(MODELS[name]).fit(X, Y, sample_weight=WEIGHTS)
-    check_same(plain, clone(MODELS[name]).fit(X, Y, sample_weight=SCALE * WEIGHTS))
+    """Neither that of matrices nor that of classes."""
+    plain, other = (clone(MODELS[name]) for _ in range(2))
+    if hasattr(plain, "class_weight"):
+        plain.set_params(class_weight={0: 1.0, 1: 2.0, 2: 3.0})
+        other.set_params(class_weight={0: SCALE, 1: 2 * SCALE, 2: 3 * SCALE})
+    plain.fit(X, Y, sample_weight=WEIGHTS)
+    check_same(plain, other.fit(X, Y, sample_weight=SCALE * WEIGHTS))
 
 
 @pytest.mark.parametrize("name", TAKING)
 def test_equal_weights_are_no_weights(name):
     plain = clone(MODELS[name]).fit(X, Y)
     check_same(plain, clone(MODELS[name]).fit(X, Y, sample_weight=np.full(len(X), 1e-6)))
-
-
-@pytest.mark.parametrize("name", [name for name in TAKING if hasattr(MODELS[name], "class_weight")])
-def test_the_scale_of_the_weights_of_classes_changes_nothing(name):
-    plain, other = (
-        clone(MODELS[name])
-        .set_params(class_weight={0: scale, 1: 2 * scale, 2: 3 * scale})
-        .fit(X, Y, sample_weight=WEIGHTS)
-        for scale in (1.0, SCALE)
-    )
-    check_same(plain, other)
 
 
 @pytest.mark.parametrize("name", ON_SHARDS)

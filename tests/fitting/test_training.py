@@ -142,6 +142,7 @@ def test_a_pipeline_is_a_member_in_one_line(data):
     assert again.members[1][1] is not model.members[1][1]
 
 
+@pytest.mark.usefixtures("small_grids")
 def test_every_member_works_alone(data):
     X, y = (one[::2] for one in data)
     model = SPDClassifier(cv=3, random_state=0).fit(X, y)

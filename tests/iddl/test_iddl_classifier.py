@@ -25,7 +25,7 @@ from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl import IDDLClassifier, Recipe, classifier, learning
 from divlearn.iddl.losses import HingeLoss, RidgeLoss
 
-FAST = {"n_atoms": 6, "max_iter": 3, "random_state": 0}
+FAST = {"n_atoms": 6, "rank": "full", "cv": 2, "max_iter": 3, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +60,12 @@ def test_it_learns(data):
 )
 def test_losses_and_solvers(data, loss, solver, cv):
     X, y, X_test, y_test = data
-    options = FAST | {"max_iter": 1 if solver == "bcd" else 3}  # one is a round of all blocks
+    # An iteration of block-coordinate descent is a round of all blocks.
+    options = FAST | {"cv": cv, "max_iter": 1 if solver == "bcd" else 3}
     # The penalty is chosen alike for all.
     penalty = "auto" if (loss, solver) == ("ridge", "joint") else 1e-2
     recipe = Recipe(solver=solver, penalty=penalty)
-    classifier = IDDLClassifier(loss=loss, recipe=recipe, cv=cv, **options).fit(X, y)
+    classifier = IDDLClassifier(loss=loss, recipe=recipe, **options).fit(X, y)
     assert classifier.score(X_test, y_test) > 0.75
     probabilities = classifier.predict_proba(X_test)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
@@ -77,7 +78,9 @@ def test_losses_and_solvers(data, loss, solver, cv):
 @pytest.mark.parametrize("divergence", ["S", "V", "N", "burg", (0.3, 0.8)])
 def test_divergences(data, divergence):
     X, y, X_test, y_test = data
-    classifier = IDDLClassifier(divergence=divergence, loss="ridge", cv=None, **FAST).fit(X, y)
+    classifier = IDDLClassifier(divergence=divergence, loss="ridge", **FAST | {"cv": None}).fit(
+        X, y
+    )
     assert classifier.score(X_test, y_test) > 0.7
     alpha, beta = classifier.alpha_, classifier.beta_
     if divergence == "S":
@@ -92,7 +95,7 @@ def test_divergences(data, divergence):
 
 def test_fixed_dictionary_and_fixed_parameters(data):
     X, y, _, _ = data
-    options = {"loss": "ridge", "cv": None, **FAST}
+    options = FAST | {"loss": "ridge", "cv": None}
     start = IDDLClassifier(**options | {"max_iter": 0}).fit(X, y)
     np.testing.assert_allclose(start.alpha_ + start.beta_, 1)
     parameters = IDDLClassifier(
@@ -112,7 +115,7 @@ def test_fixed_dictionary_and_fixed_parameters(data):
 
 def test_history(data):
     X, y, _, _ = data
-    one = IDDLClassifier(loss="ridge", cv=None, **FAST).fit(X, y).history_
+    one = IDDLClassifier(loss="ridge", **FAST | {"cv": None}).fit(X, y).history_
     assert {
         "objective",
         "gradient_norm",
@@ -124,7 +127,7 @@ def test_history(data):
     } <= set(one)
     assert len(one["objective"]) == 4
     assert (np.diff(one["objective"]) <= 0).all()
-    several = IDDLClassifier(loss="ridge", cv=3, **FAST).fit(X, y).history_
+    several = IDDLClassifier(loss="ridge", **FAST | {"cv": 3}).fit(X, y).history_
     assert set(several["model"]) == {0, 1, 2}
     assert len(several["held_out_loss"]) == 2
 
@@ -291,7 +294,7 @@ def test_weights(data):
 
 def test_inside_other_tools(data):
     X, y, X_test, y_test = data
-    fast = IDDLClassifier(loss="ridge", cv=None, **FAST)
+    fast = IDDLClassifier(loss="ridge", **FAST | {"cv": None})
     assert cross_val_score(fast, X, y, cv=3).mean() > 0.6
     search = GridSearchCV(
         make_pipeline(FunctionTransformer(), fast), {"iddlclassifier__divergence": ["A", "N"]}, cv=2
@@ -312,7 +315,7 @@ def test_inside_other_tools(data):
 def test_groups_reach_the_splitter(data):
     X, y, _, _ = data
     groups = np.arange(len(X)) % 3
-    classifier = IDDLClassifier(loss="ridge", rank="full", cv=GroupKFold(3), **FAST)
+    classifier = IDDLClassifier(loss="ridge", **FAST | {"cv": GroupKFold(3)})
     classifier.fit(X, y, groups=groups)
     assert len(classifier.models_) == 3
 

@@ -16,7 +16,7 @@ from divlearn import abld
 from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl import IDDLRegressor, IDDLTransformer, Recipe
 
-FAST = {"n_atoms": 3, "max_iter": 3, "random_state": 0}
+FAST = {"n_atoms": 3, "rank": "full", "cv": 2, "max_iter": 3, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_without_labels_it_encodes_by_centres(data):
 @pytest.mark.parametrize("numbers", [False, True])
 def test_with_labels_it_encodes_by_what_was_learned(data, numbers):
     X, labels, y = data
-    encoder = IDDLTransformer(**FAST, cv=None).fit(X, y if numbers else labels)
+    encoder = IDDLTransformer(**FAST | {"cv": None}).fit(X, y if numbers else labels)
     V = encoder.transform(X)
     assert V.shape == (len(X), 3 * 3) == (len(X), len(encoder.get_feature_names_out()))
     for atom, alphas, betas, columns in zip(

@@ -46,10 +46,10 @@ def data():
 SMALL = {"n_atoms": 4, "cv": 2, "max_iter": 1, "random_state": 0}
 FITTED = {
     "softmax": divlearn.IDDLClassifier(loss="softmax", **SMALL),
-    "ridge": divlearn.IDDLClassifier(loss="ridge", **SMALL),
+    "ridge": divlearn.IDDLClassifier(loss="ridge", rank="full", **SMALL),
     "hinge": divlearn.IDDLClassifier(loss="hinge", recipe=Recipe(penalty=1e-2), **SMALL),
     "paper": divlearn.IDDLClassifier.paper().set_params(n_atoms=4, max_iter=1, random_state=0),
-    "regressor": divlearn.IDDLRegressor(**SMALL),
+    "regressor": divlearn.IDDLRegressor(rank="full", **SMALL),
     "transformer": divlearn.IDDLTransformer(**SMALL),
     "kernel": divlearn.DivergenceKernel("stein"),
     "kernel machine": divlearn.DivergenceKernelClassifier([0.5, 1], [0.5], cv=2, random_state=0),

@@ -31,7 +31,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from sklearn.svm import SVC, LinearSVC
 
 from divlearn import SPDClassifier, load, save
-from divlearn.models.samples import Recordings
+from divlearn.models.storage import Recordings
 from divlearn.nearest import DivergenceMDM
 
 
@@ -62,12 +62,12 @@ COMPOSED = {
     "vote": tangent(VotingClassifier(PAIRS)),
     "calibrated": tangent(CalibratedClassifierCV(SVC(), cv=2)),
     "neighbours": tangent(KNeighborsClassifier(algorithm="brute")),
-    "search": GridSearchCV(tangent(SVC()), {"svc__C": [0.1, 10], "svc__kernel": ["rbf", "linear"]}),
+    "search": GridSearchCV(tangent(SVC()), {"svc__C": [1], "svc__kernel": ["rbf", "linear"]}, cv=2),
     "search by score": GridSearchCV(
         make_pipeline(Covariances(), DivergenceMDM()),
         [{"covariances__estimator": ["scm"]}, {"divergencemdm__divergence": ["stein", "airm"]}],
         scoring="balanced_accuracy",
-        cv=StratifiedKFold(3, shuffle=True, random_state=0),
+        cv=StratifiedKFold(2, shuffle=True, random_state=0),
     ),
 }
 

@@ -16,7 +16,8 @@ import divlearn
 from divlearn.cli import main
 from divlearn.datasets import make_recordings
 from divlearn.descriptors import GaussianEmbedding
-from divlearn.models.samples import Recordings, guarded
+from divlearn.models.storage import Recordings, guarded
+from divlearn.models.trust import find
 from divlearn.nearest import DivergenceMDM
 
 
@@ -112,3 +113,7 @@ def test_the_program_refuses_them_too(data, tmp_path, capsys):
     divlearn.save(DivergenceMDM().fit(C[:, :5, :5], y), tmp_path / "model")
     assert main(["predict", str(tmp_path / "model"), str(tmp_path / "covariances.npz")]) == 1
     assert "matrices of size 8, but DivergenceMDM is expecting 5; pass" in capsys.readouterr().err
+
+
+def test_files_of_earlier_versions_find_the_class():
+    assert find("divlearn.models.samples.Recordings") is Recordings

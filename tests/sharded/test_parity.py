@@ -165,7 +165,7 @@ def test_bad_weights_are_refused_in_the_same_words(make, y, name):
         (*learner, name)
         for learner in LEARNERS
         # All are given shares; that these are good two of the learners show.
-        for name in (GOOD_WEIGHTS if learner[0] in (classifier, mixture) else EXTREME_WEIGHTS)
+        for name in (GOOD_WEIGHTS if learner[0] in (classifier, clusters) else EXTREME_WEIGHTS)
     ],
 )
 def test_good_weights_lead_to_equal_results(make, y, name):

@@ -176,7 +176,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, VectorClassifier, Generic[_V
     def _start(self, matrices: RealArray, n_atoms: int, seed: int) -> RealArray:
         means = LogEuclideanKMeans(n_atoms, random_state=seed)
         with warnings.catch_warnings():
-            if isinstance(self.n_atoms, str):  # then nobody asked for more than there are
+            if isinstance(self.n_atoms, str):  # "auto": use as many as there are
                 warnings.simplefilter("ignore", ConvergenceWarning)
             means.fit(matrices)
         return means.cluster_centers_[np.unique(means.labels_)]

@@ -26,9 +26,9 @@ from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import MatricesMixin, fit_method, takes_metric
 from divlearn.fitting.progress import narrated, tell
+from divlearn.likelihood.fit import sample_family
 from divlearn.likelihood.members import Members, get_members
 from divlearn.likelihood.normalizer import log_normalizer
-from divlearn.likelihood.sampling import sample_family
 from divlearn.sharded.blocks import fingerprint_block
 from divlearn.sharded.opening import open_new, open_training
 

@@ -10,8 +10,8 @@ from sklearn.base import BaseEstimator
 from divlearn.arrays import Labels
 from divlearn.checks import check_count, import_extra
 from divlearn.datasets.dataset import Dataset
-from divlearn.descriptors.gaussian import GaussianEmbedding
 from divlearn.descriptors.region import RegionCovariance
+from divlearn.descriptors.series import GaussianEmbedding
 from divlearn.files import ImageFiles, SPDFile, list_images, read_spd
 from divlearn.files.images import PathLike, subfolders
 from divlearn.spd import SPDRepairWarning

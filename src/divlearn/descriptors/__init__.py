@@ -2,10 +2,10 @@
 
 from divlearn.descriptors.definite import Regularize
 from divlearn.descriptors.fusion import BlockDiagonal
-from divlearn.descriptors.gaussian import GaussianEmbedding
 from divlearn.descriptors.kernel import CovarianceKernel, RBFKernelDescriptor
 from divlearn.descriptors.pixels import PRESETS, GaborBank, Preset
 from divlearn.descriptors.region import RegionCovariance, Regions
+from divlearn.descriptors.series import GaussianEmbedding
 
 __all__ = [
     "PRESETS",

@@ -7,8 +7,7 @@ from divlearn.alpha_beta import (
     divergence_plane,
     pairwise_abld,
 )
-from divlearn.divergence.base import Divergence
-from divlearn.divergence.member import ABDivergence
+from divlearn.divergence.base import ABDivergence, Divergence
 from divlearn.divergence.metrics import (
     EmbeddedMetric,
     FunctionDivergence,

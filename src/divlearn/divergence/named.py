@@ -6,8 +6,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray, as_real
-from divlearn.divergence.base import Divergence
-from divlearn.divergence.member import ABDivergence
+from divlearn.divergence.base import ABDivergence, Divergence
 from divlearn.divergence.metrics import (
     EmbeddedMetric,
     FunctionDivergence,

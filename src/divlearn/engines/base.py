@@ -1,4 +1,4 @@
-"""What every engine offers: one primitive, three verbs, validated once here for all of them."""
+"""Interface of all engines: one primitive and three operations, whose input is validated here."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from divlearn.tolerances import ALIKE, condition_limit
 
 ACCURACIES = ("auto", "accurate", "fast")
 _BLOCK_ENTRIES = 1 << 15  # of matrices whose logarithms are taken at a time: they stay in cache
-_MOST_THREADS = 1024  # runtimes end the process where they cannot start as many as they are told
+_MOST_THREADS = 1024  # runtimes end the process where they cannot start the number asked for
 
 
 @dataclass(eq=False)
@@ -192,7 +192,7 @@ def lost_atoms(found: Pullback) -> Indices:
 
 
 def refuse_lost(engine: str, lost: Indices, n_atoms: int, cotangent: RealArray) -> None:
-    """Raise if gradients for finite weights are not finite: nobody may take them for small."""
+    """Raise if gradients for finite weights are not finite: they must not pass for small ones."""
     if len(lost) and bool(np.isfinite(cotangent).all()):
         raise FloatingPointError(
             f"the {engine} engine found no finite gradient of {len(lost)} of "

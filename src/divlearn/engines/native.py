@@ -111,7 +111,7 @@ class NativeEngine(Engine):
         self, data: NativeData, atoms: NativeAtoms, parameters: Parameters, out: RealArray
     ) -> None:
         routes = value_routes(parameters)
-        routes[routes == "logdet"] = "spectrum"  # alpha + beta = 1 is the kernels' own affair
+        routes[routes == "logdet"] = "spectrum"  # the kernels handle alpha + beta = 1
         direct = out.dtype == np.float64 and out.flags.c_contiguous
         for route in sorted(set(routes.tolist())):
             chosen = np.flatnonzero(routes == route)
@@ -218,8 +218,8 @@ class NativeEngine(Engine):
         """Theta = 1: grad_B = sum_i w_i (N_i^-1 - B^-1)/alpha with N = alpha X + beta B."""
         chunks = self._chunks(data, atoms)
         sums, _ = self._sums(data, atoms, request, chunks, (_NOTHING,) * 3, logdet=True)
-        own = request.cotangent.sum(axis=0)[:, :, None] * atoms.unpack(atoms.packed_inverse)
-        found = (atoms.unpack(sums) - own) / request.parameters.alpha[:, :, None]
+        weighted = request.cotangent.sum(axis=0)[:, :, None] * atoms.unpack(atoms.packed_inverse)
+        found = (atoms.unpack(sums) - weighted) / request.parameters.alpha[:, :, None]
         return atoms.gradient(atoms.in_units(found))
 
     def _sums(
@@ -232,7 +232,7 @@ class NativeEngine(Engine):
         *,
         logdet: bool = False,
     ) -> tuple[RealArray, NDArray[np.uint8] | None]:
-        """Sum packed gradients over the data, chunk by chunk; fill ``results`` beside them."""
+        """Sum packed gradients over the data, chunk by chunk; fill ``results`` as well."""
         n, size = atoms.packed.shape
         sums, point = np.empty((n, chunks, size)), request.parameters
         given = point.alpha, point.beta, request.cotangent, chunks
@@ -383,11 +383,11 @@ def _trace_gradient(
     precision, triangles = atoms.inverse(), _trace_columns(data, inverse)[:, :-2]
     with limit_blas(n_threads):
         summed = atoms.unpack(cotangent.T @ triangles)
-        own = cotangent.sum(axis=0)[:, None, None] * precision
+        weighted = cotangent.sum(axis=0)[:, None, None] * precision
         if inverse:
-            return atoms.gradient(summed - own)
+            return atoms.gradient(summed - weighted)
         product = precision @ summed @ precision
-        return atoms.gradient(own - 0.5 * (product + product.mT))
+        return atoms.gradient(weighted - 0.5 * (product + product.mT))
 
 
 def _filter_rows(data: NativeData, filters: RealArray) -> RealArray:

@@ -12,12 +12,13 @@ from typing import BinaryIO
 import numpy as np
 
 from divlearn.arrays import Labels
-from divlearn.files.numpy_files import open_npy, open_npz
 from divlearn.files.variables import (
     Refusal,
     Variable,
     check_limit,
     explaining,
+    open_npy,
+    open_npz,
     open_regular,
     quote,
     text_array,
@@ -95,7 +96,7 @@ def _find_column(by_name: dict[str, Variable], name: str, parts: Column) -> Colu
 def _choose_matrices(by_name: dict[str, Variable], wanted: str | None, square: bool) -> Column:
     if wanted is not None:
         return (_get(by_name, wanted, "matrices"),)
-    # One that cannot be read counts: better its reason is told than another one taken.
+    # One that cannot be read counts: its error is raised rather than another one taken.
     usual = [by_name[name] for name in MATRIX_NAMES if name in by_name]
     found: list[Column] = [(one,) for one in usual if _is_stack(one, square) or one.refusal]
     if split := _find_split(by_name, MATRIX_NAMES):

@@ -133,7 +133,7 @@ def _inflate(stored: bytes, order: str, limit: int, name: str) -> bytes:
     # Room for one byte more makes zlib reach the end of its stream and compare the checksum.
     content += inflater.decompress(inflater.unconsumed_tail, 1)
     if kind != _MATRIX or not inflater.eof or len(content) != 8 + n_bytes:
-        raise Damage("a compressed variable does not end where it says")
+        raise Damage("a compressed variable does not end where its header says")
     return content
 
 

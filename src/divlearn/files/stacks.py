@@ -14,8 +14,18 @@ from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import check_count
 from divlearn.files.columns import FILES, Column, check_column, choose, fits, read_column
 from divlearn.files.matlab_files import find_hdf5, is_matlab, open_hdf5, open_matlab
-from divlearn.files.numpy_files import NPY_MAGIC, ZIP_MAGICS, open_npy, open_npz
-from divlearn.files.variables import Refusal, Variable, check_limit, explaining, open_regular, quote
+from divlearn.files.variables import (
+    NPY_MAGIC,
+    ZIP_MAGICS,
+    Refusal,
+    Variable,
+    check_limit,
+    explaining,
+    open_npy,
+    open_npz,
+    open_regular,
+    quote,
+)
 from divlearn.spd import are_symmetric, check_and_learn
 
 MODEL_PAGE = "model.json"  # of the archives that `divlearn.save` writes

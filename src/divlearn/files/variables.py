@@ -1,16 +1,21 @@
-"""The arrays of a file as their headers describe them, before anything is read.
+"""The arrays of a file as their headers describe them, before anything is read; NumPy's files.
 
 Files are hostile until parsed. Every reader first lists `Variable` objects, which takes headers
-only; the claims in them are checked before anything of that size is allocated.
+only; the claims in them are checked before anything of that size is allocated. NumPy itself reads
+the arrays of .npy files and .npz archives, and nothing is unpickled or extracted.
 """
 
+import io
 import math
 import stat
+import warnings
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import IO, BinaryIO, Self
 
 import numpy as np
 
@@ -21,11 +26,11 @@ _NAME_LENGTH = 60
 
 
 class Refusal(Exception):
-    """What is wrong with a file and what to do, still without the name of the file."""
+    """A problem of a file and its fix; the message still lacks the name of the file."""
 
 
 class Damage(Refusal):
-    """What a file claims that cannot be true."""
+    """A claim of a file that cannot be true."""
 
     def __str__(self) -> str:
         return f"{super().__str__()}; the file is truncated or damaged, copy or write it again"
@@ -59,7 +64,7 @@ def explaining(name: str, limit: int | None = None) -> Iterator[None]:
             f"{name}: there is not enough memory for it; if its size is right, free some "
             f"memory{lower}"
         ) from error
-    # Parsers meet bytes nobody thought of: there is no list of what they raise.
+    # Parsers of hostile bytes raise errors of any type.
     except Exception as error:
         raise ValueError(
             f"{name}: the file is damaged ({type(error).__name__}: {error!s:.200}); copy or write "
@@ -119,3 +124,98 @@ def text_array(strings: Sequence[str], limit: int) -> np.ndarray:
     n_bytes = len(strings) * longest * np.dtype("U1").itemsize
     check_limit(n_bytes, limit, f"{len(strings)} strings of up to {longest} characters")
     return np.array(strings, dtype=np.str_)
+
+
+NPY_MAGIC = b"\x93NUMPY"
+# The second one is that of an archive without members.
+ZIP_MAGICS = (b"PK\x03\x04", b"PK\x05\x06")
+# Longer headers are refused by NumPy, too.
+_HEADER_LENGTH = 10_000
+
+_Open = Callable[[], AbstractContextManager[IO[bytes]]]
+
+
+@contextmanager
+def open_npy(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
+    """List the one array of a .npy file; it can be read inside the context."""
+    yield [_describe("matrices", partial(_rewound, file), size)]
+
+
+@contextmanager
+def open_npz(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
+    """List the arrays of a .npz archive; they can be read inside the context."""
+    with zipfile.ZipFile(file) as archive:
+        members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+        yield [_describe_member(archive, info, size) for info in members]
+
+
+@contextmanager
+def _rewound(file: BinaryIO) -> Iterator[BinaryIO]:
+    file.seek(0)
+    yield file
+
+
+def _describe_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> Variable:
+    name = info.filename.removesuffix(".npy")
+    if info.flag_bits & 1:
+        return Variable.refused(name, "is encrypted; write the file without a password")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return Variable.refused(
+            name,
+            f"is compressed by method {info.compress_type}, must be stored or deflated; write the "
+            "file with numpy.savez or numpy.savez_compressed",
+        )
+    # Both sizes are claims of the archive's directory; the size of the file is not.
+    if info.file_size > DEFLATE_RATIO * min(info.compress_size, size):
+        raise Damage(
+            f"{quote(name)} claims {info.file_size} bytes, more than {info.compress_size} "
+            "compressed ones can give"
+        )
+    return _describe(name, partial(archive.open, info), info.file_size)
+
+
+def _describe(name: str, open_stream: _Open, n_bytes: int) -> Variable:
+    """Describe the array of a stream that has, or claims to have, that many bytes."""
+    with open_stream() as stream:
+        shape, dtype, n_header = _read_header(stream.read(_HEADER_LENGTH + 12))
+    if dtype.kind not in "biufcSU":
+        return Variable.refused(
+            name,
+            f"has dtype {dtype.str!r:.80}: objects are never unpickled and records are not read; "
+            "save plain arrays of numbers or text",
+        )
+    claimed, available = math.prod(shape) * dtype.itemsize, n_bytes - n_header
+    if claimed != available or min(shape, default=0) < 0:
+        raise Damage(
+            f"the header claims shape {shape!r:.80} of {dtype}, {claimed} bytes, but {available} "
+            "follow it"
+        )
+
+    def read(limit: int) -> np.ndarray:
+        with open_stream() as stream:
+            array: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)
+            # Reading past the end makes zipfile compare the checksum.
+            stream.read(1)
+        return array
+
+    return Variable(name, shape, dtype, read)
+
+
+def _read_header(start: bytes) -> tuple[tuple[int, ...], np.dtype, int]:
+    """Return shape, type and the length of the header itself."""
+    stream = io.BytesIO(start)
+    try:
+        with warnings.catch_warnings():
+            # A damaged header may look like one of Python 2.
+            warnings.simplefilter("ignore")
+            if np.lib.format.read_magic(stream) == (1, 0):
+                shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+            else:
+                # Version 3 differs from 2 in the names of fields, and those are refused.
+                shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
+    # Not only ValueError: a deep literal exhausts the parser's stack, which is a MemoryError.
+    except Exception as error:
+        raise Damage(
+            f"the header of an array cannot be read ({type(error).__name__}: {error!s:.200})"
+        ) from error
+    return shape, dtype, stream.tell()

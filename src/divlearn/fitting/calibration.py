@@ -31,7 +31,7 @@ SCORES = Forms(1, lambda decisions, _: decisions)  # decisions are scores
 
 
 class Calibration(NamedTuple):
-    """Which form of the scores to take, and the temperature that divides them."""
+    """The form of the scores that was chosen, and the temperature that divides them."""
 
     form: int
     temperature: float

@@ -222,9 +222,9 @@ def _judge_point(
     # A class of which nothing is kept has no mean, and is never the nearest.
     means: list[dict[int, RealArray]] = [{} for _ in left_out]
     for code in range(n_classes):
-        own = codes == code
-        parts = np.flatnonzero(kept[:, own].any(axis=1))
-        found = _find_means(matrices[own], kept[np.ix_(parts, own)], point, engine)
+        members = codes == code
+        parts = np.flatnonzero(kept[:, members].any(axis=1))
+        found = _find_means(matrices[members], kept[np.ix_(parts, members)], point, engine)
         for part, mean in zip(parts.tolist(), found, strict=True):
             means[part][code] = mean
     correct = np.zeros((n_folds, len(matrices)), dtype=np.bool_)

@@ -64,7 +64,7 @@ class Finding:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis(Summarised):
-    """What `examine` found.
+    """Result of `examine`.
 
     Attributes
     ----------

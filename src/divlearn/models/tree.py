@@ -38,7 +38,7 @@ _COMPILED = ("sklearn._loss._loss", "sklearn.linear_model._sgd_fast", "sklearn.t
 
 
 class Unknown(Exception):
-    """What a file has no place for."""
+    """A value that cannot be stored in a file."""
 
 
 class TreeWriter:

@@ -43,6 +43,7 @@ _MOVED = {  # since version 0.2
     "divlearn.Divergence": "divlearn.ABDivergence",
     "divlearn.baselines.DivergenceKNN": "divlearn.DivergenceKNN",
     "divlearn.baselines.DivergenceMDM": "divlearn.DivergenceMDM",
+    "divlearn.models.samples.Recordings": "divlearn.models.storage.Recordings",
 }
 _PROGRAMS = {"__main__", "conftest", "tests"}  # modules that do more
 # What was measured during a fit, of which some may be missing, and what stands for missing values.
@@ -163,7 +164,7 @@ def find_nan(kind: type, values: dict[str, object]) -> str | None:
 
 
 def _parameters(kind: type) -> Iterable[str]:
-    """Names of what users give: whoever fits checks it."""
+    """Names of parameters, which `fit` checks."""
     return inspect.signature(kind).parameters if issubclass(kind, BaseEstimator) else ()
 
 

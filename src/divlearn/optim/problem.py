@@ -60,7 +60,7 @@ class Result:
 
 @dataclass(frozen=True, eq=False)
 class Progress:
-    """Where an optimiser stands after an iteration; number 0 is the start."""
+    """State of an optimiser after an iteration; number 0 is the start."""
 
     iteration: int
     trial: Trial
@@ -128,7 +128,7 @@ def search(
 
 
 def _shorten(rise: float, expected: float) -> float:
-    """Where the parabola through what is known has its minimum, within reason."""
+    """Factor of the next step: the minimum of the parabola through known values, in [0.1, 0.5]."""
     if not np.isfinite(rise):
         return 0.1
     curvature = rise - expected

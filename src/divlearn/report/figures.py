@@ -143,12 +143,12 @@ def curves_section(
         hovermode="x unified",
         showlegend=len(traces) > 1,
     )
-    said = [
+    lines = [
         f"{name} from {y[0]:.4g} at {x[0]:g} to {y[-1]:.4g} at {x[-1]:g}"
         for name, (x, y) in points.items()
         if len(x)
     ]
-    text = f"{y_label} over {x_label}: {'; '.join(said)}."
+    text = f"{y_label} over {x_label}: {'; '.join(lines)}."
     rows = [(name, *point) for name, both in points.items() for point in both.T]
     data = [("curve", x_label, y_label), *rows]
     return Section("curves", title, note=note, charts=[Chart(figure, text)], data=data)

@@ -137,9 +137,9 @@ def learned_points(model: BaseEstimator) -> list[tuple[float, float, str]]:
             return [(a, b, "of the clusters") for a, b in sorted(set(zip(*both, strict=True)))]
         each = len(both[0]) // len(learner.atoms_)
         return [(a, b, f"atom {i // each}") for i, (a, b) in enumerate(zip(*both, strict=True))]
-    field = getattr(model, "divergence_", None)
-    field = field if isinstance(field, list) else [field]
-    if known := [one for one in field if isinstance(one, ABDivergence)]:
+    learned = getattr(model, "divergence_", None)
+    divergences = learned if isinstance(learned, list) else [learned]
+    if known := [one for one in divergences if isinstance(one, ABDivergence)]:
         return [(one.alpha, one.beta, "chosen") for one in known]
     best = getattr(model, "best_params_", {})
     return [(best["alpha"], best["beta"], "chosen")] if {"alpha", "beta"} <= {*best} else []
@@ -196,13 +196,13 @@ def compare_with_baselines(
     known = default_classifiers()
     found = evaluate(X, y, {one: known[one] for one in _BASELINES}, cv=_FOLDS, groups=groups)
     rows = np.intersect1d(model.rows, found.rows)  # fewer after an interrupt
-    said = {
+    predictions = {
         name: model.classes[codes[np.searchsorted(some.rows, rows)]].tolist()
         for some in (model, found)
         for name, codes in some.predictions.items()
     }
     title = "Where the model and baselines disagree"
-    return disagreement_section(title, y[rows].tolist(), said, names=rows.tolist())
+    return disagreement_section(title, y[rows].tolist(), predictions, names=rows.tolist())
 
 
 def cluster_page(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _TEMPLATES = Path(__file__).parent / "templates"
 # Names from files may hold characters that HTML forbids.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_DIGITS = 6  # significant ones; nobody reads more off a figure
+_DIGITS = 6  # significant ones; a figure shows no more
 # The frame grows to its content once that is loaded; figures have their height from the start.
 _GROW = "this.style.height=this.contentDocument.documentElement.offsetHeight+'px'"
 
@@ -179,8 +179,9 @@ def _library() -> tuple[str, str]:
 
 
 def _pack(text: str) -> str:
-    # Without a time stamp, so that the same report has the same bytes.
-    packed = gzip.compress(text.encode("utf-8", errors="replace"), 9, mtime=0)
+    # Without a time stamp, so that the same report has the same bytes. Level 9 takes three times as
+    # long as level 6, for 2% less.
+    packed = gzip.compress(text.encode("utf-8", errors="replace"), 6, mtime=0)
     return b64encode(packed).decode("ascii")
 
 

@@ -37,7 +37,7 @@ _STAR = {"symbol": "star", "size": 18, "color": "#d55e00", "line": {"color": "wh
 _DOTS = {"size": 7, "color": "#d55e00", "line": {"color": "white", "width": 1}}
 _LISTED = 3  # texts of learned points at one place
 _DECIMALS = 3  # learned points that agree to so many are drawn as one
-_SAID = 20  # learned points in the alternative text
+_IN_TEXT = 20  # learned points in the alternative text
 _LOW = 0.15  # share of the axis at its lower end
 _ROOM = 0.06  # margin beyond the outermost point, as a share of the whole
 
@@ -93,8 +93,8 @@ def plane_section(
     ]
     points = [(one.alpha, one.beta, one.value, one.name) for one in (*named, *marked)]
     data = [("alpha", "beta", label, "point"), *cells, *points]
-    said = "; ".join(f"{one.name} {one.value}".strip() for one in (*named, *marked[:_SAID]))
-    text = f"{label} over alpha and beta. {said}."
+    listed = "; ".join(f"{one.name} {one.value}".strip() for one in (*named, *marked[:_IN_TEXT]))
+    text = f"{label} over alpha and beta. {listed}."
     return Section("plane", title, note=note, charts=[Chart(figure, text)], data=data)
 
 

@@ -216,11 +216,13 @@ def _disagreements(found: Evaluation, best: str, rival: str) -> Section:
     rows = np.flatnonzero(found.correct(best) != found.correct(rival))
     shown = rows[:_MOST_ROWS]
     more = f" The first {_MOST_ROWS} of {len(rows)}." if len(rows) > _MOST_ROWS else ""
-    said = {name: found.classes[found.predictions[name][shown]].tolist() for name in (best, rival)}
+    predictions = {
+        name: found.classes[found.predictions[name][shown]].tolist() for name in (best, rival)
+    }
     return disagreement_section(
         f"Where {best} and {rival} disagree",
         found.classes[found.codes[shown]].tolist(),
-        said,
+        predictions,
         names=found.rows[shown].tolist(),
         note=f"Matrices, by index, that exactly one of the two classifies correctly.{more}",
     )

@@ -84,11 +84,11 @@ def disagreement_section(
     """Make a table of the matrices on which predictors disagree, right and wrong marked."""
     names = range(len(truth)) if names is None else names
     table = zip(names, truth, *predictions.values(), strict=True)
-    rows = [row for row in table if len({str(said) for said in row[2:]}) > 1]
+    rows = [row for row in table if len({str(label) for label in row[2:]}) > 1]
     numeric = [_is_numeric([row[0] for row in rows])] + [False] * (1 + len(predictions))
     cells = [
         [_cell(row[0], "", "n" * numeric[0]), _cell(row[1], "", "")]
-        + [_cell(said, "", "right" if str(said) == str(row[1]) else "wrong") for said in row[2:]]
+        + [_cell(label, "", "right" if str(label) == str(row[1]) else "wrong") for label in row[2:]]
         for row in rows
     ]
     if not note:

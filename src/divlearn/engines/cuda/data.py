@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from divlearn import tolerances
 from divlearn.arrays import DeviceArray, IntArray, RealArray, as_real
 from divlearn.engines.base import Prepared, check_cotangent_shape, permute
-from divlearn.engines.cuda.arrays import as_cupy, cp, kind_of
+from divlearn.engines.cuda import as_cupy, cp, kind_of
 from divlearn.engines.cuda.kernels import Layout, kernels_for, largest_dimension
 from divlearn.engines.parameters import Extremes
 from divlearn.engines.pencil import no_factor
@@ -218,8 +218,8 @@ class CudaAtoms:
     def congruence(self, inner: DeviceArray) -> DeviceArray:
         """``L_B^-T S L_B^-1``; what overflows is infinite, never NaN."""
         exponent = cp.frexp(cp.abs(inner).max(axis=(1, 2), keepdims=True))[1]
-        turned = self.whitener.transpose(0, 2, 1)
-        product = cp.matmul(cp.matmul(turned, cp.ldexp(inner, -exponent)), self.whitener)
+        transposed = self.whitener.transpose(0, 2, 1)
+        product = cp.matmul(cp.matmul(transposed, cp.ldexp(inner, -exponent)), self.whitener)
         product = cp.ldexp(0.5 * (product + product.transpose(0, 2, 1)), exponent)
         return self.in_units(product)
 

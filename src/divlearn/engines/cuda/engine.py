@@ -18,7 +18,7 @@ from divlearn.engines.base import (
     refuse_nan,
     typical_sizes,
 )
-from divlearn.engines.cuda.arrays import as_cupy, as_kind, as_numpy, cp, current, kind_of
+from divlearn.engines.cuda import as_cupy, as_kind, as_numpy, cp, current, kind_of
 from divlearn.engines.cuda.data import (
     CudaAtoms,
     CudaData,

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from divlearn.arrays import DeviceArray
-from divlearn.engines.cuda.arrays import cp
+from divlearn.engines.cuda import cp
 
 LARGEST_DIMENSION = 128  # registers hold columns no longer
-MOST_FAILURES = 1 << 16  # pairs without an answer that are told apart
+MOST_FAILURES = 1 << 16  # pairs without a result that are listed one by one
 _FOLDER = Path(__file__).parent
 _WARP = 32
-# Kernels compiled together, by file; a part nobody uses is never compiled.
+# Kernels compiled together, by file; a part that is not used is never compiled.
 _PARTS = {
     "prepare": ("prepare_data", "prepare_atoms", "prepare_inverses"),
     "tridiagonal": ("reduce", "reduce_and_keep", "whiten"),

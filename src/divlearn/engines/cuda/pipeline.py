@@ -8,7 +8,7 @@ import numpy as np
 
 from divlearn.arrays import DeviceArray
 from divlearn.engines.base import Request
-from divlearn.engines.cuda.arrays import cp
+from divlearn.engines.cuda import cp
 from divlearn.engines.cuda.data import Block, CudaAtoms, factors_from
 from divlearn.engines.cuda.kernels import MOST_FAILURES, kernels_for
 from divlearn.engines.parameters import Parameters

@@ -12,7 +12,7 @@ import numpy as np
 from divlearn.arrays import DeviceArray, IntArray, RealArray
 from divlearn.engines.base import Engine, Prepared, Pullback, Request, add_part, lost_atoms
 from divlearn.engines.cpu import cpu_engine
-from divlearn.engines.cuda.arrays import as_numpy, cp, kind_of
+from divlearn.engines.cuda import as_numpy, cp, kind_of
 from divlearn.engines.cuda.data import Block, CudaAtoms, CudaData
 from divlearn.engines.cuda.kernels import largest_dimension
 from divlearn.engines.cuda.pipeline import Device, Failures, Spectra, Sums, on_device
@@ -344,8 +344,8 @@ def _trace_gradient(
     """At (0, 1) sum_i w_i (B^-1 - B^-1 X_i B^-1), at (1, 0) sum_i w_i (X_i^-1 - B^-1)."""
     precision = atoms.in_units(atoms.inverse)
     summed = cp.matmul(cotangent.T, _columns(block, inverse)).reshape(precision.shape)
-    own = cotangent.sum(axis=0)[:, None, None] * precision
+    weighted = cotangent.sum(axis=0)[:, None, None] * precision
     if inverse:
-        return 0.5 * (summed + summed.transpose(0, 2, 1)) - own
+        return 0.5 * (summed + summed.transpose(0, 2, 1)) - weighted
     product = cp.matmul(cp.matmul(precision, summed), precision)
-    return own - 0.5 * (product + product.transpose(0, 2, 1))
+    return weighted - 0.5 * (product + product.transpose(0, 2, 1))
