@@ -157,3 +157,11 @@ def test_bad_ranks():
         IDDLClassifier(rank=2, recipe=Recipe(solver="bcd")).fit(X, y)
     full = IDDLClassifier(rank=10, random_state=0).fit(X, y)
     assert full.filters_ == []
+
+
+def test_few_matrices_get_the_scores_of_many():
+    X, y = filtered(n=90, d=6)
+    model = IDDLClassifier(n_atoms=4, max_iter=2, cv=3, random_state=0).fit(X, y)
+    many = np.concatenate([X] * 3)  # so many that each model encodes them itself
+    expected = model.decision_function(many)[: len(X)]
+    assert_allclose(model.decision_function(X), expected, rtol=1e-10, atol=1e-12)

@@ -45,11 +45,12 @@ from divlearn.iddl.training import (
     Settings,
     initial_atoms,
     initial_filters,
+    mean_scores,
     search_plane,
     start_model,
 )
 from divlearn.log_vectors import log_vectors
-from divlearn.sharded.blocks import Block, targets_block
+from divlearn.sharded.blocks import targets_block
 from divlearn.sharded.opening import is_sharded, open_new, open_shards
 from divlearn.sharded.shards import Shards
 from divlearn.spd import check_spd
@@ -410,7 +411,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
 
     def _mean_scores(self, X: ArrayLike) -> RealArray:
         check_is_fitted(self)
-        return self._map(_mean_scores, X, *self.starts_)
+        return self._map(mean_scores, X, *self.starts_)
 
     @property
     def atoms_(self) -> RealArray:
@@ -449,10 +450,6 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     def _of_full_rank(self, name: str) -> RealArray:
         full = [model for model in self.models_ if not are_filters(model.atoms)]
         return np.concatenate([getattr(model, name) for model in full or self.models_])
-
-
-def _mean_scores(block: Block, models: Sequence[Model]) -> RealArray:
-    return np.mean([model.scores(block) for model in models], axis=0)
 
 
 class ScoreMixin:

@@ -38,6 +38,7 @@ METHODS = ("class-kmeans", "kmeans", "samples", "identity")
 _MOST_DISTANCES = 1 << 24  # between all vectors, if they are to be known at once
 _VALUES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0)  # of alpha and beta on the grid
 _TOLERANCE = 1e-5  # of the gradient, relative to the start
+_FEW = 256  # matrices of a prediction
 
 History = dict[str, NDArray[np.generic]]
 # Shares in the loss of held-out rows, which add up to it, from scores and rows.
@@ -100,9 +101,30 @@ class Model:
         """Compute what the head sees."""
         return FeatureMap(self.offset).compute(self.encode(block), self.units)
 
-    def scores(self, block: Block) -> RealArray:
-        """Compute scores, shape (n_matrices, n_outputs), on the host."""
-        return to_host(scores_of(self.head, self.embed(block)))
+    def scores(self, block: Block, V: RealArray | None = None) -> RealArray:
+        """Compute scores, shape (n_matrices, n_outputs), on the host; `V` if it is known."""
+        V = self.encode(block) if V is None else V
+        return to_host(scores_of(self.head, FeatureMap(self.offset).compute(V, self.units)))
+
+
+def mean_scores(block: Block, models: Sequence[Model]) -> RealArray:
+    """Average the scores of models."""
+    if len(block) > _FEW:
+        return np.mean([model.scores(block) for model in models], axis=0)
+    # A call of an engine takes longer than few matrices: models of a rank share one.
+    scores = []
+    for rank in dict.fromkeys(model.atoms.shape[2] for model in models):
+        alike = [model for model in models if model.atoms.shape[2] == rank]
+        atoms, alpha, beta = (
+            np.concatenate([getattr(one, name) for one in alike])
+            for name in ("atoms", "alpha", "beta")
+        )
+        V = encode_rows(block, atoms, alpha, beta)
+        per_atom = V.shape[1] // len(atoms)
+        ends = np.cumsum([per_atom * len(one.atoms) for one in alike])
+        parts = np.split(V, ends[:-1], axis=1)
+        scores += [one.scores(block, part) for one, part in zip(alike, parts, strict=True)]
+    return np.mean(scores, axis=0)
 
 
 Trained = tuple[Model, int, str, History]  # with the number of iterations, and why they ended
