@@ -34,9 +34,10 @@ check: lint
 package:
 	$(PYTHON) tools/package.py
 
-# Every chapter of the tutorial and every example of the gallery is run; a warning is an error.
+# Every chapter of the tutorial and every example of the gallery is run, that of torch where torch is
+# installed; a warning is an error.
 docs: $(VENV)/.documenting
-	$(BIN)/python -m sphinx -q -W --keep-going docs docs/_build/html
+	$(BIN)/python -m sphinx -q -W --keep-going -j auto docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 
 benchmark: $(VENV)/.installed
@@ -50,7 +51,7 @@ define install
 	touch $@
 endef
 
-# The demonstration needs no torch and no browser.
+# The demonstration and the manual need no torch and no browser.
 $(VENV)/.demo: $(SOURCES)
 	$(call install,report$(comma)plot)
 comma := ,
@@ -59,9 +60,9 @@ $(VENV)/.installed: $(SOURCES)
 	$(call install,test)
 	touch $(VENV)/.demo
 
-$(VENV)/.documenting: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --editable ".[docs]"
-	touch $@
+$(VENV)/.documenting: $(SOURCES)
+	$(call install,docs)
+	touch $(VENV)/.demo
 
 clean:
 	rm -rf $(VENV) build dist demo docs/_build docs/api docs/gallery docs/learn docs/sg_execution_times.rst

@@ -14,6 +14,7 @@ sys.path.insert(0, str(HERE))
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices gain nothing from more
 
 import reference  # noqa: E402
+from sphinx.ext.autodoc.mock import mock  # noqa: E402
 
 import divlearn  # noqa: E402
 
@@ -37,11 +38,15 @@ default_role = "py:obj"
 
 # --- the reference: pages are written from the packages' __all__, so that none is forgotten -------
 
-reference.write(HERE / "api")
+# Docstrings of layers can be read without torch, which is larger than all the rest together.
+autodoc_mock_imports = [] if find_spec("torch") else ["torch"]
+with mock(autodoc_mock_imports):
+    reference.write(HERE / "api")
 autosummary_generate = True
 autosummary_imported_members = True
 autodoc_typehints = "none"  # numpydoc has them in words
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"  # fit(), not IDDLClassifier.fit(): the column is narrow
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
@@ -59,6 +64,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"/plot_" if find_spec("torch") else r"/plot_(?!.*torch)",
     "ignore_pattern": r"/_",
     "abort_on_example_error": True,
+    "parallel": True,  # as many as `sphinx -j` says
     "backreferences_dir": "api/backreferences",
     "doc_module": ("divlearn",),
     "show_memory": False,
@@ -66,6 +72,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "remove_config_comments": True,
     "default_thumb_file": str(HERE / "plane.png"),
+    "thumbnail_size": (880, 560),
 }
 warnings.filterwarnings("ignore", message=".*non-interactive.*")
 
@@ -77,6 +84,7 @@ html_static_path = ["_static"]
 html_css_files = ["divlearn.css"]
 html_show_sourcelink = False
 html_copy_source = False
+html_context = {"default_mode": "auto"}  # light or dark as the system
 html_theme_options = {
     "logo": {"text": "divlearn"},
     "header_links_before_dropdown": 6,

@@ -1,5 +1,7 @@
 """The encoding as a differentiable function, and what it requires of tensors."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """The encoding as a module with atoms and parameters to learn, and bounded steps for them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
