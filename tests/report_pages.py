@@ -11,7 +11,8 @@ from html.parser import HTMLParser
 
 import numpy as np
 
-from divlearn.judge import Evaluation, PlaneMap, default_classifiers
+from divlearn.datasets import make_wishart_clusters
+from divlearn.judge import Evaluation, PlaneMap, default_classifiers, which_divergence
 from divlearn.report import Page, page_of
 from divlearn.report.figures import confusion_section, curves_section, matrices_section
 from divlearn.report.planes import plane_section
@@ -121,6 +122,14 @@ def plane_page() -> Page:
 
 
 @cache
+@cache
+def which_page() -> Page:
+    """The answer for classes that are told apart."""
+    X, y = make_wishart_clusters(3, 20, 3, separation=6, random_state=0)
+    grid = np.array([0.0, 0.5, 1.0])
+    return page_of(which_divergence(X, y, alphas=grid, betas=grid, random_state=0))
+
+
 def large_page() -> Page:
     """500 matrices of 30 rows, 100 classes, and tables of 10,000 matrices."""
     rng = np.random.default_rng(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -136,7 +135,7 @@ def test_means_are_preferred_where_neighbours_are_noisy():
     assert answer.rule == "nearest mean"
     assert answer.rules["nearest neighbour"].p_value < 0.05
     assert answer.summary().startswith("Use the nearest mean in burg: ")
-    assert re.search(r"the nearest neighbour has [^;]*, significantly worse", answer.summary())
+    assert "The nearest neighbour is significantly worse" in answer.summary()
 
 
 def test_classes_of_different_size_count_alike():
@@ -263,9 +262,9 @@ def test_words_of_every_verdict():
         "Use the nearest neighbour in burg: where rule and divergence are chosen without each "
         "fold, the held-out accuracy is 79.0% +- 3.0% on 200 matrices; chance is 50.0%. By rule, "
         "the nearest neighbour has 80.0%; the nearest mean has 75.0%, 5.0 +- 1.0 points behind "
-        "(p = 0.001), significantly worse; the learned nearest neighbour has 82.0%, 2.0 +- 1.0 "
-        "points ahead (p = 0.3), not significantly better. The p-values are adjusted for all rules "
-        "(max-T sign-flip test over matrices)."
+        "(p = 0.001); the learned nearest neighbour has 82.0%, 2.0 +- 1.0 points ahead (p = 0.3). "
+        "The nearest mean is significantly worse and the learned nearest neighbour is not "
+        "significantly better (max-T sign-flip test over matrices, adjusted for all rules)."
     )
     assert "200 matrices of 8 groups; chance" in replace(answer, n_groups=8).summary()
     assert "sign-flip test over groups" in replace(answer, n_groups=8).summary()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -41,7 +42,11 @@ def test_likelihood_names_the_family(make, name):
     assert answer.named[other].score == scores[1]
     assert loss == pytest.approx(scores[0] - scores[1])
     doubt = "" if loss > 2 * error else ", no clear difference"
-    assert answer.summary().endswith(f"loses {loss:.2g} +- {error:.1g} per matrix{doubt}.")
+    lost = f"{other}, loses {loss:.2g} +- {error:.1g} in log-likelihood per matrix{doubt}. "
+    assert lost in answer.summary()
+    assert answer.summary().endswith(
+        f"which does not pay for its two parameters (BIC {row.bic_difference:+.1f})."
+    )
     burgs = {"burg", "reverse-burg"} - {name}  # Stein is not far from the origin
     assert all(answer.named[other].beaten for other in burgs)
 
@@ -65,6 +70,16 @@ def test_likelihood_prefers_a_member_without_name():
     assert answer.best[1] > 1.5
     assert answer.named[answer.best_named].beaten
     assert answer.summary().startswith("Use (")
+    top = answer.named[answer.best_named]
+    unsure = {answer.best_named: replace(top, standard_error=top.difference)}
+    assert (
+        replace(answer, named=unsure)
+        .summary()
+        .endswith(
+            "which is within two standard errors of zero, though BIC prefers it "
+            f"(BIC {top.bic_difference:+.1f})."
+        )
+    )
 
 
 def test_the_default_grid_without_labels():

@@ -231,7 +231,7 @@ def test_pages_say_what_answers_say():
         assert {"AIRM", "Burg"} <= {row[0].text for row in table.content["shown"]}
     plane, table = page_of(labelled).sections
     assert np.array_equal(plane.charts[0].figure.data[0].z.T, labelled.map)
-    shown = {row[0].text: row[3].text for row in table.content["shown"]}
+    shown = {row[0].text: row[1].text for row in table.content["shown"]}
     assert shown["learned"] == f"{labelled.score:.1%}"
     assert shown["Stein"] == f"{labelled.named['stein'].score:.1%}"
     best = max(0, unlabelled.map.max() - unlabelled.score)

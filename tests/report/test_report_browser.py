@@ -22,6 +22,7 @@ from report_pages import (
     plane_page,
     plane_values,
     spd,
+    which_page,
 )
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
@@ -256,6 +257,19 @@ def check_the_table_of_classifiers(reader, width):
     assert reader.script("return arguments[0].scrollWidth <= arguments[0].clientWidth", box)
     assert len(reader.texts("#section-1 th")) == 5
     assert len(reader.texts("#section-1 tbody tr")) == 9
+
+
+def test_an_answer_is_three_lines_and_a_phone_shows_p_and_means(reader):
+    reader.open(which_page(), width=390)
+    assert [line.split(" ", 1)[0] for line in reader.texts(".detail")] == ["Where", "By", "The"]
+    headings = reader.texts("section.table th")
+    assert headings[:5] == ["name", "neighbour", "mean", "learned ahead by", "p"]
+    inside = (
+        "const box = document.querySelector('section.table .box').getBoundingClientRect();"
+        "return [...document.querySelectorAll('section.table th')]"
+        ".map((e) => e.getBoundingClientRect().right <= box.right)"
+    )
+    assert reader.script(inside)[:5] == [True] * 5
 
 
 def test_figures_follow_the_colours_of_the_system_and_of_the_reader(reader):

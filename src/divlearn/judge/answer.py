@@ -183,11 +183,16 @@ class WhichDivergence(Summarised):
 
     def summary(self) -> str:
         """Recommend a rule and a divergence, and say how sure that is."""
-        if self.criterion == "likelihood":
-            return _say_likelihood(self)
-        if self.p_chance >= SIGNIFICANT:
-            return _say_chance(self)
-        return f"{_say_recommended(self)} {_say_rules(self)}"
+        return " ".join(say_answer(self))
+
+
+def say_answer(answer: WhichDivergence) -> list[str]:
+    """Say the answer, the alternatives, and how sure the choice is, each in a sentence."""
+    if answer.criterion == "likelihood":
+        return _say_likelihood(answer)
+    if answer.p_chance >= SIGNIFICANT:
+        return [_say_chance(answer)]
+    return [_say_recommended(answer), *_say_rules(answer)]
 
 
 def _say_chance(answer: WhichDivergence) -> str:
@@ -215,21 +220,24 @@ def _say_recommended(answer: WhichDivergence) -> str:
     )
 
 
-def _say_rules(answer: WhichDivergence) -> str:
+def _say_rules(answer: WhichDivergence) -> list[str]:
     """Say how the rules compare, with the divergence of each chosen without each fold."""
-    text = f"By rule, the {answer.rule} has {answer.rules[answer.rule].score:.1%}"
+    scores = [f"By rule, the {answer.rule} has {answer.rules[answer.rule].score:.1%}"]
+    verdicts = []
     for rule, row in answer.rules.items():
         if rule == answer.rule:
             continue
         side, verdict = ("behind", "worse") if row.difference >= 0 else ("ahead", "better")
         sure = "" if row.p_value < SIGNIFICANT else "not "
-        text += (
-            f"; the {rule} has {row.score:.1%}, {100 * abs(row.difference):.1f} +- "
-            f"{100 * row.standard_error:.1f} points {side} (p = {row.p_value:.2g}), {sure}"
-            f"significantly {verdict}"
+        scores.append(
+            f"the {rule} has {row.score:.1%}, {100 * abs(row.difference):.1f} +- "
+            f"{100 * row.standard_error:.1f} points {side} (p = {row.p_value:.2g})"
         )
+        verdicts.append(f"the {rule} is {sure}significantly {verdict}")
     units = "matrices" if answer.n_groups is None else "groups"
-    return f"{text}. The p-values are adjusted for all rules (max-T sign-flip test over {units})."
+    test = f"max-T sign-flip test over {units}, adjusted for all rules"
+    doubt = " and ".join(verdicts)
+    return [f"{'; '.join(scores)}.", f"{doubt[:1].upper()}{doubt[1:]} ({test})."]
 
 
 def _say_matrices(answer: WhichDivergence) -> str:
@@ -237,23 +245,27 @@ def _say_matrices(answer: WhichDivergence) -> str:
     return f"{answer.n_matrices} matrices{groups}"
 
 
-def _say_likelihood(answer: WhichDivergence) -> str:
+def _say_likelihood(answer: WhichDivergence) -> list[str]:
     name = answer.best_named
     top = answer.named[name]
-    gain = (
-        f"it gains {top.difference:.2g} +- {top.standard_error:.1g} in log-likelihood per matrix "
-        f"over {answer.n_matrices} matrices (BIC {top.bic_difference:+.1f}, likelihood-ratio "
-        f"p = {top.p_value:.2g})"
-    )
     fitted = format_point([round(value, 3) for value in answer.best])
+    gain = f"gains {top.difference:.2g} +- {top.standard_error:.1g} in log-likelihood per matrix"
+    bic = f"BIC {top.bic_difference:+.1f}"
+    where = f"on {answer.n_matrices} matrices"
     if top.beaten:
-        return (
-            f"Use {fitted}, the maximum of the likelihood: it beats {name}, the best named "
-            f"divergence, by BIC; {gain}."
-        )
+        return [
+            f"Use {fitted}, the maximum of the likelihood: it {gain} over {name}, the best named "
+            f"divergence, {where}.",
+            f"The gain is worth its two parameters ({bic}).",
+        ]
     other, loss, error = answer.runner_up
     verdict = "" if loss > 2 * error else ", no clear difference"
-    return (
-        f"Use {name}: the maximum of the likelihood, {fitted}, is not better by BIC; {gain}. The "
-        f"next named divergence, {other}, loses {loss:.2g} +- {error:.1g} per matrix{verdict}."
-    )
+    doubt = f"does not pay for its two parameters ({bic})"
+    if top.bic_difference > 0:
+        doubt = f"is within two standard errors of zero, though BIC prefers it ({bic})"
+    return [
+        f"Use {name}: it has the highest likelihood of the named divergences, {where}.",
+        f"The next one, {other}, loses {loss:.2g} +- {error:.1g} in log-likelihood per "
+        f"matrix{verdict}.",
+        f"The maximum over the plane, {fitted}, {gain}, which {doubt}.",
+    ]

@@ -99,6 +99,13 @@ def iddl_sections(model: IDDLClassifier, X: RealArray, plane: PlaneMap | None) -
     points, n_atoms = learned_points(model), len(model.atoms_)
     pairs = np.reshape([point[:2] for point in points], (n_atoms, -1, 2)).tolist()
     shown = points[:_MOST_POINTS]
+    captions = [
+        "; ".join(f"({a:.2g},\N{NO-BREAK SPACE}{b:.2g})" for a, b in atom) for atom in pairs
+    ]
+    where = "with their (alpha, beta)"
+    if len(set(captions)) == 1:  # fixed pairs: said once
+        where = f"all with (alpha, beta) = {captions[0]}"
+        captions = [""] * n_atoms
     return [
         plane_section("Learned divergences", learned=shown, note=f"{note} Circles have names.")
         if plane is None
@@ -109,9 +116,9 @@ def iddl_sections(model: IDDLClassifier, X: RealArray, plane: PlaneMap | None) -
             model.atoms_,
             np.bincount(nearest, minlength=n_atoms),
             [f"atom {k}" for k in range(n_atoms)],
-            ["; ".join(f"({a:.2g},\N{NO-BREAK SPACE}{b:.2g})" for a, b in atom) for atom in pairs],
-            note="The SPD matrices that divergences are measured to, drawn as correlations, with "
-            "their (alpha, beta). Percentages are the shares of matrices nearest to each atom.",
+            captions,
+            note="The SPD matrices that divergences are measured to, drawn as correlations, "
+            f"{where}. Percentages are the shares of matrices nearest to each atom.",
         ),
     ]
 

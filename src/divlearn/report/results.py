@@ -5,7 +5,7 @@ from functools import singledispatch
 
 import numpy as np
 
-from divlearn.judge.answer import MEAN, NEIGHBOUR, WhichDivergence
+from divlearn.judge.answer import MEAN, NEIGHBOUR, WhichDivergence, say_answer
 from divlearn.judge.evaluation import Evaluation
 from divlearn.judge.maps import PlaneMap
 from divlearn.nearest.plane import NAMED
@@ -35,7 +35,7 @@ def page_of(result: object) -> Page:
 
 
 def _answer(title: str, summary: str, sections: Sequence[Section]) -> Page:
-    """Show the first statement of a summary as the answer, and the evidence below."""
+    """Show the first statement of a summary as the answer, and the evidence below, line by line."""
     summary = summary.replace("+-", "±")
     ends = [place for place in (summary.find(": "), summary.find(". ")) if place > 0]
     end = min(ends, default=len(summary))
@@ -75,36 +75,35 @@ def _(plane: PlaneMap) -> Page:
 
 @page_of.register
 def _(answer: WhichDivergence) -> Page:
-    summary = answer.summary()
+    lines = say_answer(answer)
     if answer.message.startswith("interrupted"):
-        summary += f" {as_sentence(answer.message)}"
+        lines.append(as_sentence(answer.message))
     make = _accuracy_sections if answer.criterion == "accuracy" else _likelihood_sections
-    return _answer("Which divergence?", summary, make(answer))
+    return _answer("Which divergence?", "\n".join(lines), make(answer))
 
 
 def _accuracy_sections(answer: WhichDivergence) -> list[Section]:
     formats = {
+        "neighbour": ".1%",
+        "mean": ".1%",
+        "learned ahead by": ".1f",
+        "p": ".2g",
         "alpha": "g",
         "beta": "g",
-        "neighbour": ".1%",
-        "learned ahead by": "+.1f",
-        "standard error": ".1f",
-        "p": ".2g",
-        "mean": ".1%",
     }
     neighbour, mean = (answer.rules[rule].score for rule in (NEIGHBOUR, MEAN))
     rows: list[list[object]] = [
-        ["learned", *answer.best, answer.score, *4 * [None]],
-        ["best named", None, None, neighbour, *3 * [None], mean],
+        ["learned", answer.score, None, None, None, *answer.best],
+        ["best named", neighbour, mean, *4 * [None]],
         *_named_rows(answer, 100, "mean_score"),
     ]
     units = "matrices" if answer.n_groups is None else "groups"
     note = (
-        f"Held-out {answer.measure} of the nearest neighbour; differences between the learned "
-        "point and each named divergence, in percentage points on the same matrices, with "
-        f"p-values (max-T sign-flip test over {units}, adjusted for all named divergences); "
-        f"held-out {answer.measure} of the nearest mean. The learned point, and the best named "
-        "divergence of either rule, are chosen without each fold and judged on it."
+        f"Held-out {answer.measure} of the nearest neighbour and of the nearest mean; differences "
+        "between neighbours in the learned point and in each named divergence, in percentage "
+        f"points on the same matrices, with p-values (max-T sign-flip test over {units}, adjusted "
+        "for all named divergences). The learned point, and the best named divergence of either "
+        "rule, are chosen without each fold and judged on it."
     )
     return [
         plane_section(
@@ -123,15 +122,14 @@ def _accuracy_sections(answer: WhichDivergence) -> list[Section]:
 
 def _likelihood_sections(answer: WhichDivergence) -> list[Section]:
     formats = {
+        "log-likelihood": ".3f",
+        "BIC difference": "+.1f",
+        "maximum ahead by": ".3f",
+        "p": ".2g",
         "alpha": ".3g",
         "beta": ".3g",
-        "log-likelihood": ".3f",
-        "maximum ahead by": ".3f",
-        "standard error": ".3f",
-        "p": ".2g",
-        "BIC difference": "+.1f",
     }
-    rows: list[list[object]] = [["maximum", *answer.best, answer.score, *4 * [None]]]
+    rows: list[list[object]] = [["maximum", answer.score, None, None, None, *answer.best]]
     rows += _named_rows(answer, 1, "bic_difference")
     note = (
         "Differences between the maximum and each named divergence, in log-likelihood per matrix, "
@@ -158,12 +156,13 @@ def _likelihood_sections(answer: WhichDivergence) -> list[Section]:
     ]
 
 
-def _named_rows(answer: WhichDivergence, scale: int, last: str) -> list[list[object]]:
+def _named_rows(answer: WhichDivergence, scale: int, second: str) -> list[list[object]]:
+    """Rows of a table. The last columns, which a phone cuts off, are on the map as well."""
     rows = []
     for name, row in answer.named.items():
-        known = [TITLES[name], row.alpha, row.beta, row.score]
-        ahead = [scale * row.difference, scale * row.standard_error, row.p_value]
-        rows.append([*known, *ahead, getattr(row, last)])
+        ahead = (scale * row.difference, scale * row.standard_error)
+        known = [TITLES[name], row.score, getattr(row, second), ahead, row.p_value]
+        rows.append([*known, row.alpha, row.beta])
     return rows
 
 
