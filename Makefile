@@ -44,10 +44,11 @@ benchmark: $(VENV)/.installed
 	$(BIN)/python benchmarks/engines.py
 
 # Editable: Python sources are live, the kernels are rebuilt when they or the project file change.
+# Python compiles what is imported; compiling all that is installed takes longer than copying it.
 define install
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable ".[$(1)]"
+	$(BIN)/python -m pip install --quiet --no-compile --editable ".[$(1)]"
 	touch $@
 endef
 
