@@ -47,8 +47,7 @@ benchmark: $(VENV)/.installed
 # Python compiles what is imported; compiling all that is installed takes longer than copying it.
 define install
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --no-compile --editable ".[$(1)]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable ".[$(1)]"
 	touch $@
 endef
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices gain nothing from more
+for library in ("OPENBLAS", "OMP"):  # examples run side by side
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 import reference  # noqa: E402
 from sphinx.ext.autodoc.mock import mock  # noqa: E402
