@@ -263,7 +263,7 @@ def test_an_answer_is_three_lines_and_a_phone_shows_p_and_means(reader):
     reader.open(which_page(), width=390)
     assert [line.split(" ", 1)[0] for line in reader.texts(".detail")] == ["Where", "By", "The"]
     headings = reader.texts("section.table th")
-    assert headings[:5] == ["name", "neighbour", "mean", "learned ahead by", "p"]
+    assert headings[:5] == ["name", "neighbour", "mean", "p", "learned ahead by"]
     inside = (
         "const box = document.querySelector('section.table .box').getBoundingClientRect();"
         "return [...document.querySelectorAll('section.table th')]"

@@ -178,6 +178,19 @@ def test_every_fit_of_iddl_has_a_page(data, name):
         assert said.format(*model.history_["held_out_loss"]) in section.note
 
 
+def test_pairs_that_all_atoms_share_are_written_once(data):
+    for divergence, shared in (("line", True), ("learn", False)):
+        model = small(cv=None, divergence=divergence).fit(*data)
+        [section] = [
+            one for one in fitted.iddl_sections(model, data[0], None) if one.title == "Atoms"
+        ]
+        pair = "(1,\N{NO-BREAK SPACE}0)"
+        assert (pair in section.note) == shared
+        titles = [title.text for title in section.charts[0].figure.layout.annotations]
+        assert len(titles) == 3
+        assert any("," in title for title in titles) != shared
+
+
 def test_models_of_a_member_are_separate_curves(data):
     """A member of a committee has several models and no held-out loss of its own."""
     model = SPDClassifier(("iddl",), cv=2, random_state=0).fit(*data)

@@ -86,8 +86,8 @@ def _accuracy_sections(answer: WhichDivergence) -> list[Section]:
     formats = {
         "neighbour": ".1%",
         "mean": ".1%",
-        "learned ahead by": ".1f",
         "p": ".2g",
+        "learned ahead by": ".1f",
         "alpha": "g",
         "beta": "g",
     }
@@ -124,8 +124,8 @@ def _likelihood_sections(answer: WhichDivergence) -> list[Section]:
     formats = {
         "log-likelihood": ".3f",
         "BIC difference": "+.1f",
-        "maximum ahead by": ".3f",
         "p": ".2g",
+        "maximum ahead by": ".3f",
         "alpha": ".3g",
         "beta": ".3g",
     }
@@ -161,7 +161,7 @@ def _named_rows(answer: WhichDivergence, scale: int, second: str) -> list[list[o
     rows = []
     for name, row in answer.named.items():
         ahead = (scale * row.difference, scale * row.standard_error)
-        known = [TITLES[name], row.score, getattr(row, second), ahead, row.p_value]
+        known = [TITLES[name], row.score, getattr(row, second), row.p_value, ahead]
         rows.append([*known, row.alpha, row.beta])
     return rows
 
