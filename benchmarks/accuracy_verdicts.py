@@ -1,6 +1,6 @@
 """Sentences on the results of the benchmark of accuracy: which targets are met, and which are not.
 
-The targets were set before the results were known.
+The targets were set after the results of version 0.2, and before those of the next one.
 """
 
 from __future__ import annotations
