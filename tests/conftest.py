@@ -8,6 +8,7 @@ import signal
 import sys
 import warnings
 from importlib import import_module
+from inspect import unwrap
 
 import numpy as np
 import pytest
@@ -116,7 +117,7 @@ def engine(engine_name):
 def short_fits(monkeypatch):
     """Defaults that make fits fast, for tests of what is around them, such as the program."""
     for name, short in {"max_iter": 1, "cv": 2}.items():
-        monkeypatch.setitem(IDDLClassifier.__init__.__kwdefaults__, name, short)
+        monkeypatch.setitem(unwrap(IDDLClassifier.__init__).__kwdefaults__, name, short)
     monkeypatch.setattr("divlearn.kernels.classifier.POINTS", [(0.0, 0.0), (0.5, 0.5)])
     monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 1e-2)
 

@@ -165,7 +165,8 @@ class FunctionDivergence(Divergence):
     name : str
     function : callable
         Called with matrices of shape (n, d, d) and one of shape (d, d), returns n numbers, as
-        pyRiemann's distances do.
+        pyRiemann's distances do. Of complex matrices it gets the real form, of twice the size, in
+        which a divergence doubles: its values are halved.
     squared_distance, formula, aliases : see `Divergence`
 
     Examples
