@@ -15,8 +15,8 @@ from divlearn.arrays import RealArray, array_or_list
 
 
 def is_complex(X: Any) -> bool:
-    """Whether an array, or a list that makes one, holds complex numbers."""
-    array = X if hasattr(X, "dtype") else array_or_list(X)
+    """Whether an array, or a list that makes one, holds complex numbers; shards do not."""
+    array = array_or_list(X) if isinstance(X, list | tuple) else X
     return getattr(getattr(array, "dtype", None), "kind", "") == "c"
 
 

@@ -29,6 +29,7 @@ PACKAGES = ("divlearn", "pyriemann", "sklearn")  # whose estimators and splitter
 _NUMERIC = ("numpy", "scipy.special")  # whose ufuncs and types of numbers are
 # Modules whose functions and classes compute, and do nothing else.
 _PURE = (
+    "divlearn.fitting.rows",
     "divlearn.iddl.losses",
     "pyriemann.clustering",
     "pyriemann.geometry",
