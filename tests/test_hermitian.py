@@ -163,6 +163,22 @@ def test_probabilities_are_those_of_real_matrices():
         np.testing.assert_allclose(given.weights_, real.weights_, rtol=1e-4)
 
 
+def test_functions_get_complex_matrices():
+    X, y = classes(0, 8)
+
+    def gap(A, B, squared=False):
+        assert np.iscomplexobj(A)
+        return np.abs(A - B).max(axis=(-2, -1))
+
+    metric = {"mean": "euclid", "distance": gap}
+    peer, found = MDM(metric=metric).fit(X, y), DivergenceMDM(metric=metric).fit(X, y)
+    np.testing.assert_allclose(found.transform(X), peer.transform(X), rtol=1e-9)
+    np.testing.assert_allclose(divlearn.get_divergence(metric)(X[0], X[1]), gap(X[0], X[1]))
+    distances, _ = DivergenceKNN(2, gap).fit(X, y).kneighbors(X)
+    expected = np.sort(np.abs(X[:, None] - X).max(axis=(2, 3)), axis=1)[:, :2]
+    np.testing.assert_allclose(distances, expected, rtol=1e-9)
+
+
 @pytest.mark.parametrize("metric", ["riemann", "logeuclid", "kullback"])
 def test_neighbours_are_those_of_pyriemann(metric):
     X, y = classes(2, 15)

@@ -135,6 +135,8 @@ def test_log_euclidean_k_means_is_one_of_them(data):
     one, other = LogEuclideanKMeans(3, random_state=0), ABKMeans(3, "logeuclid", **given)
     np.testing.assert_array_equal(one.fit(X).labels_, other.fit(X).labels_)
     np.testing.assert_array_equal(one.cluster_centers_, other.cluster_centers_)
+    del one._metric  # as in files of version 0.2
+    np.testing.assert_array_equal(one.predict(X), other.labels_)
     with pytest.raises(ValueError, match="'wasserstein' is not in the alpha-beta family"):
         ABKMeans(3, "wasserstein").fit(X)
 

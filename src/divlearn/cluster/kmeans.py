@@ -97,7 +97,6 @@ class _KMeans(CentroidModel):
         self.n_features_in_ = shards.d
         for name in ("alpha_", "beta_", "kappa_", "objective_", "history_"):  # of a fit before
             self.__dict__.pop(name, None)
-        self._metric = rule if isinstance(rule, EmbeddedMetric) else None
         if isinstance(rule, EmbeddedMetric):
             self._fit_vectors(shards, rule)
             self._warn_of_empty_clusters()
@@ -112,7 +111,7 @@ class _KMeans(CentroidModel):
         return self
 
     def _best_run(self, shards: Shards, rule: Rule) -> KMeansRun:
-        init = check_init(self._given_init(), self.n_clusters, shards.d)
+        init = self._check_init(shards.d)
         random = check_random_state(self.random_state)
         starts = Starts(shards.draw(3 * self.n_clusters), self.n_clusters)
         n_init = self.n_init if isinstance(init, str) else 1  # the same start, the same end
@@ -132,19 +131,13 @@ class _KMeans(CentroidModel):
         self.n_iter_, self.message_, self.history_ = run.n_iter, run.message, run.history
         self.history_["objective"] = np.multiply(self._share, self.history_["objective"])
 
-    def _given_init(self) -> str | ArrayLike:
-        return self.init if isinstance(self.init, str) else real_new(self, self.init, "init")
+    def _check_init(self, d: int) -> str | RealArray:
+        given = self.init if isinstance(self.init, str) else real_new(self, self.init, "init")
+        return check_init(given, self.n_clusters, d)
 
     def _fit_vectors(self, shards: Shards, metric: EmbeddedMetric) -> None:
-        given = (
-            self._given_init(),
-            self.n_init,
-            self.max_iter,
-            self.tol,
-            self.random_state,
-            self.verbose,
-        )
-        means = run_vectors(shards, metric, self.n_clusters, *given)
+        means = run_vectors(self, shards, metric, self._check_init(shards.d))
+        self._metric = metric
         self.cluster_centers_ = self._as_given(metric.restore(means.cluster_centers_))
         self.labels_, self.n_iter_ = means.labels_.astype(np.intp), means.n_iter_
         self.inertia_ = self._share * float(means.inertia_)
@@ -160,16 +153,17 @@ class _KMeans(CentroidModel):
 
     def _measure(self) -> Measure:
         centers = np.asarray(real_form(self.cluster_centers_))
-        if self._metric is None:
+        if hasattr(self, "alpha_"):
             return partial(encode_block, atoms=centers, alpha=self.alpha_, beta=self.beta_)
-        embed, vectors = self._metric.embed, self._metric.embed(centers)
+        embed = (self._metric or LOG_EUCLIDEAN).embed  # files of version 0.2 do not name it
+        vectors = embed(centers)
         return lambda block: euclidean_distances(embed(block.matrices), vectors, squared=True)
 
     def _nearest(self) -> Nearest:
-        if self._metric is not None:
+        if not hasattr(self, "alpha_"):
             return super()._nearest()
-        centers = np.asarray(real_form(self.cluster_centers_))
-        return lambda block: nearest_block(block, centers, self.alpha_, self.beta_)[:2]
+        centers, alpha, beta = real_form(self.cluster_centers_), self.alpha_, self.beta_
+        return lambda block: nearest_block(block, np.asarray(centers), alpha, beta)[:2]
 
 
 @takes_metric

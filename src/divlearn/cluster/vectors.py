@@ -3,62 +3,41 @@
 from operator import attrgetter
 
 import numpy as np
-from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.cluster import KMeans
 from sklearn.utils import check_random_state
 
 from divlearn.arrays import RealArray
-from divlearn.checks import RandomState
-from divlearn.cluster.base import Starts, check_init
+from divlearn.cluster.base import Starts
 from divlearn.divergence import EmbeddedMetric
 from divlearn.log_vectors import fit_vectors
 from divlearn.sharded.shards import Shards
 
 _DRAWN = ("k-means++", "random")  # starts that scikit-learn draws itself
+_SHARED = ("n_clusters", "max_iter", "tol", "random_state", "verbose")
 
 
 def run_vectors(
-    shards: Shards,
-    metric: EmbeddedMetric,
-    n_clusters: int,
-    init: str | ArrayLike,
-    n_init: int,
-    max_iter: int,
-    tol: float,
-    random_state: RandomState,
-    verbose: int,
+    model: BaseEstimator, shards: Shards, metric: EmbeddedMetric, init: str | RealArray
 ) -> KMeans:
-    """Cluster vectors of all matrices; the best of ``n_init`` runs."""
-    parts = shards.map(lambda block: (metric.embed(block.matrices), block.weights))
+    """Cluster vectors of all matrices with the parameters of a model; the best of its runs."""
+    parts = shards.map(lambda block, of: (of.embed(block.matrices), block.weights), metric)
     vectors, weights = map(np.concatenate, zip(*parts, strict=True))
+    given = {name: getattr(model, name) for name in _SHARED}
     runs = [
-        KMeans(
-            n_clusters,
-            init=start,
-            n_init=n_init if isinstance(start, str) else 1,
-            max_iter=max_iter,
-            tol=tol,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        for start in _starts(shards, metric, n_clusters, init, n_init, random_state)
+        KMeans(init=start, n_init=model.n_init if isinstance(start, str) else 1, **given)
+        for start in _starts(model, shards, metric, init)
     ]
     return min((fit_vectors(run, vectors, weights) for run in runs), key=attrgetter("inertia_"))
 
 
 def _starts(
-    shards: Shards,
-    metric: EmbeddedMetric,
-    n_clusters: int,
-    init: str | ArrayLike,
-    n_init: int,
-    random_state: RandomState,
+    model: BaseEstimator, shards: Shards, metric: EmbeddedMetric, init: str | RealArray
 ) -> list[str | RealArray]:
-    init = check_init(init, n_clusters, shards.d)
     if not isinstance(init, str):
         return [metric.embed(init)]
     if init in _DRAWN:
         return [init]
-    random = check_random_state(random_state)
-    starts = Starts(shards.draw(3 * n_clusters), n_clusters)
-    return [metric.embed(starts.draw(init, 0, 0, random)) for _ in range(n_init)]
+    random = check_random_state(model.random_state)
+    starts = Starts(shards.draw(3 * model.n_clusters), model.n_clusters)
+    return [metric.embed(starts.draw(init, 0, 0, random)) for _ in range(model.n_init)]

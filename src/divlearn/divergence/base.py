@@ -3,7 +3,7 @@
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -62,7 +62,8 @@ class Divergence(ABC):
         form is a squared distance; if True, the square of that result.
         """
         (X, Y), share = real_forms(X, Y)
-        return self._convention(share * self._compare(*check_pair(X, Y)), squared)
+        known = self if share == 1 else self.of_real_form()
+        return self._convention(share * known._compare(*check_pair(X, Y)), squared)
 
     def pairwise(
         self,
@@ -80,7 +81,8 @@ class Divergence(ABC):
         first = check_set(X)
         second = first if Y is None else check_set(Y, "Y")
         check_sizes(first, second)
-        table = share * self._table(first, second)
+        known = self if share == 1 else self.of_real_form()
+        table = share * known._table(first, second)
         if Y is None:
             np.fill_diagonal(table, 0.0)
         return self._convention(table, squared)
@@ -103,6 +105,10 @@ class Divergence(ABC):
         (X, init), share = real_forms(X, init)
         mean = self._mean(X, sample_weight, Search(get_engine(engine), init, tol, what))
         return mean if share == 1 else from_real_form(mean)
+
+    def of_real_form(self) -> Self:
+        """Return what gives twice the divergence of complex matrices for their real form."""
+        return self
 
     @abstractmethod
     def _compare(self, X: RealArray, Y: RealArray) -> RealArray:

@@ -1,7 +1,8 @@
 """Divergences outside the alpha-beta family: metrics of vectors, Wasserstein's, users' own."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,6 +11,7 @@ from divlearn.arrays import Indices, RealArray
 from divlearn.divergence.base import Divergence, Matrices, Search, check_set, check_weighted
 from divlearn.engines import Engine
 from divlearn.geometry import invsqrtm, sqrtm, unvectorize, vectorize
+from divlearn.hermitian import from_real_form
 from divlearn.means import arithmetic_mean
 from divlearn.spd import check_spd
 
@@ -165,8 +167,7 @@ class FunctionDivergence(Divergence):
     name : str
     function : callable
         Called with matrices of shape (n, d, d) and one of shape (d, d), returns n numbers, as
-        pyRiemann's distances do. Of complex matrices it gets the real form, of twice the size, in
-        which a divergence doubles: its values are halved.
+        pyRiemann's distances do.
     squared_distance, formula, aliases : see `Divergence`
 
     Examples
@@ -185,6 +186,9 @@ class FunctionDivergence(Divergence):
             f'{{"mean": ..., "distance": {self.name}}}'
         )
 
+    def of_real_form(self) -> Self:
+        return replace(self, function=_OfRealForm(self.function))
+
     def _compare(self, X: RealArray, Y: RealArray) -> RealArray:
         leading, d = np.broadcast_shapes(X.shape[:-2], Y.shape[:-2]), X.shape[-1]
         if Y.ndim == 2:
@@ -202,6 +206,16 @@ class FunctionDivergence(Divergence):
                 'for a function of two matrices pass np.vectorize(f, signature="(d,d),(d,d)->()")'
             )
         return values
+
+
+@dataclass(frozen=True)
+class _OfRealForm:
+    """A function of complex matrices, whose real forms it is called with; doubled, see there."""
+
+    function: Callable[[RealArray, RealArray], ArrayLike]
+
+    def __call__(self, X: RealArray, Y: RealArray) -> RealArray:
+        return np.multiply(2, self.function(from_real_form(X), from_real_form(Y)))
 
 
 @dataclass(frozen=True)
@@ -241,6 +255,9 @@ class PairedDivergence(Divergence):
     def _mean(self, X: Matrices, weight: ArrayLike | None, search: Search) -> RealArray:
         matrices, weights = check_weighted(X, weight)
         return check_spd(self.average(matrices, sample_weight=weights), ndim=2, name="the mean")
+
+    def of_real_form(self) -> Self:
+        return replace(self, distance=self.distance.of_real_form())
 
     def _compare(self, X: RealArray, Y: RealArray) -> RealArray:
         return self.distance._compare(X, Y)

@@ -195,8 +195,8 @@ def get_member(divergence: DivergenceLike) -> ABDivergence:
         raise ValueError(
             f"divergence={known.name!r} is not in the alpha-beta family, must be one of "
             f"{_list_names(MEMBERS)}, or a pair (alpha, beta); DivergenceKNN, DivergenceMDM, "
-            "DivergenceKernel and Recenter take all divergences, and LogEuclideanKMeans has the "
-            "log-Euclidean metric"
+            "DivergenceKernel and Recenter take all divergences, and ABKMeans those of vectors, "
+            "such as log-euclidean and euclidean"
         )
     return known
 

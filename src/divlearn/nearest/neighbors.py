@@ -118,6 +118,8 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         get_engine(self.engine)
         check_count(self.n_neighbors, "n_neighbors")
         data = check_labelled(self, X, y, sample_weight)
+        if self.hermitian_:
+            self._divergence = self._divergence.of_real_form()
         self._codes, self._matrices = data.codes, data.matrices
         self._votes, self._kept = data.weights, data.kept
         if isinstance(self._divergence, EmbeddedMetric):
