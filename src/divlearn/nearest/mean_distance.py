@@ -24,6 +24,7 @@ from divlearn.geometry import geodesic
 from divlearn.nearest import neighbors
 from divlearn.nearest.class_means import Filter, average, class_means, learn_filter, recentering
 from divlearn.nearest.search import CANDIDATES, choose_divergence, find_slope, typical
+from divlearn.weights import normalize_weights
 
 _ROUGH_ACCURACY = 1e-3  # candidates differ by more than digits of the smallest eigenvalues
 
@@ -234,7 +235,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
 
     def _priors(self) -> RealArray:
         given = self.class_weight if isinstance(self.class_weight, Mapping) else {}
-        return np.array([given.get(name, 1.0) for name in self.classes_])
+        return normalize_weights(np.array([float(given.get(name, 1)) for name in self.classes_]))
 
     def _distances(self, X: ArrayLike) -> RealArray:
         check_is_fitted(self)
