@@ -227,12 +227,21 @@ def test_kernels_decay_with_the_divergence():
     np.testing.assert_allclose(kernel(X), expected, rtol=1e-9)
 
 
+def test_features_are_divergences_to_atoms():
+    X, _ = classes(16, 8)
+    model = divlearn.IDDLTransformer(3, divergence="airm", random_state=0).fit(X)
+    expected = divlearn.pairwise_abld(X, from_real_form(model.atoms_), alpha=0, beta=0)
+    np.testing.assert_allclose(model.transform(X), expected, rtol=1e-5, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     "model",
     [
         divlearn.NearestClassifier(random_state=0),
         divlearn.TangentClassifier("logistic", random_state=0),
         divlearn.LogEuclideanSVM(random_state=0),
+        divlearn.LEML(20, 0.3, max_iter=2, random_state=0),
+        divlearn.KernelLLC(random_state=0),
         divlearn.DivergenceKernelClassifier(random_state=0),
         divlearn.IDDLClassifier(4, max_iter=2, cv=2, random_state=0),
         divlearn.SPDClassifier(("tangent lda", "nearest mean"), cv=3, random_state=0),
