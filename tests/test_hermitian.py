@@ -107,7 +107,7 @@ def test_gradients_are_slopes():
     assert gradient.value == pytest.approx(closed_form(X, Y, 0.5, 1.0))
 
 
-@pytest.mark.parametrize("name", [*MEANS, "kullback", "kullback_right", "chol"])
+@pytest.mark.parametrize("name", [*MEANS, "kullback", "kullback_right", "chol", "thompson"])
 def test_distances_of_pyriemann(name):
     X, Y = complex_wishart(4, 5, 3), complex_wishart(5, 4, 3)
     expected = pairwise_distance(X, Y, metric=name)

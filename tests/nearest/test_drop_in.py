@@ -33,7 +33,7 @@ from divlearn import (
 from divlearn.datasets import make_recordings, make_wishart_clusters
 
 MEANS = ["euclid", "logeuclid", "riemann", "logdet", "logchol", "wasserstein", "kullback_sym"]
-DISTANCES = [*MEANS, "chol", "harmonic", "kullback", "kullback_right"]
+DISTANCES = [*MEANS, "chol", "harmonic", "kullback", "kullback_right", "thompson"]
 
 
 def largest_gap(A, B, squared=False):

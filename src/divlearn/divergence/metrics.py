@@ -208,6 +208,13 @@ class FunctionDivergence(Divergence):
         return values
 
 
+def squared_thompson(X: RealArray, Y: RealArray) -> RealArray:
+    """Square of the largest logarithm of an eigenvalue of X Y^-1, in magnitude."""
+    inverse = np.linalg.inv(np.linalg.cholesky(Y))
+    values = np.linalg.eigvalsh(inverse @ X @ inverse.mT.conj())
+    return (np.log(values[..., [0, -1]]) ** 2).max(axis=-1)
+
+
 @dataclass(frozen=True)
 class _OfRealForm:
     """A function of complex matrices, whose real forms it is called with; doubled, see there."""

@@ -20,6 +20,7 @@ from divlearn.divergence.metrics import (
     from_log_cholesky_vectors,
     inverse_entries,
     log_cholesky_vectors,
+    squared_thompson,
 )
 from divlearn.geometry import unvectorize
 from divlearn.log_vectors import from_log_vectors, log_vectors
@@ -126,6 +127,12 @@ METRICS = (
         "wasserstein",
         formula="tr(X + Y - 2 (X^1/2 Y X^1/2)^1/2)",
         aliases=("bures", "bures-wasserstein"),
+    ),
+    FunctionDivergence(
+        "thompson",
+        squared_thompson,
+        squared_distance=True,
+        formula="max_i log(lambda_i)^2, lambda the eigenvalues of XY^-1",
     ),
 )
 
