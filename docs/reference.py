@@ -51,6 +51,7 @@ INTERNAL = {
     "cli",
     "files",
     "geometry",
+    "hermitian",
     "log_vectors",
     "optim",
     "threads",

@@ -38,6 +38,7 @@ ORDER = [
     "tolerances",
     "threads",
     "weights",
+    "hermitian",
     "geometry",
     "spectral",
     "spd",

@@ -71,7 +71,7 @@ _LATE = {
             "pairwise_abld",
         ),
         "engines": ("available_engines", "get_engine"),
-        "fitting": ("resumable",),
+        "fitting": ("from_rows", "resumable", "to_rows", "vectorized"),
         "iddl": ("IDDLClassifier", "IDDLRegressor", "IDDLTransformer"),
         "judge": ("evaluate", "plane_map", "which_divergence"),
         "kernels": ("DivergenceKernel", "DivergenceKernelClassifier", "DivergenceProcessKernel"),
@@ -123,6 +123,7 @@ __all__ = [
     "check_spd",
     "divergence_plane",
     "evaluate",
+    "from_rows",
     "get_divergence",
     "get_engine",
     "load",
@@ -131,6 +132,8 @@ __all__ = [
     "plane_map",
     "resumable",
     "save",
+    "to_rows",
+    "vectorized",
     "which_divergence",
 ]
 

@@ -136,7 +136,7 @@ class Recenter(MatrixTransformer):
             vectors = log_vectors(centered)
             self.dispersions_ = _find_dispersions(vectors, codes)
             centered = _stretch(vectors, codes, self.dispersions_)
-        return centered.astype(matrices.dtype, copy=False)
+        return self._as_given(centered.astype(matrices.dtype, copy=False))
 
     def transform(self, X: ArrayLike, groups: ArrayLike | None = None) -> RealArray:
         """Re-centre matrices; new groups have a mean of their own; see Notes.
@@ -159,7 +159,7 @@ class Recenter(MatrixTransformer):
             pulled = (1 - share) * own + share * self.dispersions_.mean()
             dispersions = np.where(new, pulled, self.dispersions_[places])
             centered = _stretch(vectors, codes, dispersions)
-        return centered.astype(matrices.dtype, copy=False)
+        return self._as_given(centered.astype(matrices.dtype, copy=False))
 
     def _find_means(self, matrices: RealArray, codes: Indices, names: Labels) -> RealArray:
         divergence, engine = get_divergence(self.divergence), get_engine(self.engine)

@@ -219,6 +219,7 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
             member = IDDLClassifier(random_state=seed, engine=self.engine, verbose=verbose)
         else:
             member = own[name] if name in own else _QUICK[name](engine=self.engine)
+        member.hermitian_ = self.hermitian_
         member.fit_training(training)
         if not np.isfinite(member.oof_proba_[training.data.kept[training.tested]]).all():
             raise FloatingPointError(f"held-out probabilities of {name} are not all numbers")

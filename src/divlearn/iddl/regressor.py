@@ -7,7 +7,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from divlearn.arrays import RealArray
 from divlearn.fitting.checkpoint import checkpointed, draw_seed
-from divlearn.fitting.labelled import fit_method
+from divlearn.fitting.labelled import fit_method, takes_metric
 from divlearn.iddl.base import IDDLBase, ScoreMixin
 from divlearn.iddl.tasks import numbers_task
 from divlearn.sharded.blocks import fingerprint_block
@@ -15,6 +15,7 @@ from divlearn.sharded.opening import open_training
 from divlearn.tolerances import LEARNING_ACCURACY
 
 
+@takes_metric
 class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # type: ignore[misc]
     r"""Predict numbers from divergences to atoms, all learned together.
 
