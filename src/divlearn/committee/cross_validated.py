@@ -1,0 +1,101 @@
+"""Any regressor of matrices as a member of the committee."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+
+from divlearn.arrays import RealArray
+from divlearn.checks import RandomState
+from divlearn.fitting.folds import Splitter, fit_grouped
+from divlearn.fitting.held_out import Grid
+from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
+
+
+class CrossValidatedRegressor(HeldOutRegressor[tuple[()]]):
+    """A regressor of SPD matrices, with its held-out predictions.
+
+    It is fitted to all data and to the training part of every fold. `SPDRegressor` wraps its users'
+    regressors in this.
+
+    Parameters
+    ----------
+    estimator : regressor or pipeline
+        It takes matrices, shape (n_matrices, d, d), and has `predict`. Sample weights and groups
+        are passed to it if its `fit` takes them.
+    cv : int or splitter, default=4
+    random_state : int, RandomState or None, default=None
+        Shuffles the folds.
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
+
+    Attributes
+    ----------
+    estimator_ : the estimator, fitted to all data.
+    oof_prediction_ : ndarray, shape (n_matrices,), held-out predictions.
+    held_out_r2_, held_out_mae_ : float, of these predictions.
+    n_features_in_ : int, size of the matrices.
+
+    Examples
+    --------
+    >>> from divlearn.iddl import IDDLRegressor
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, _ = make_wishart_clusters(1, 120, 3, random_state=0)
+    >>> y = np.linalg.slogdet(X)[1]
+    >>> own = IDDLRegressor(2, rank="full", max_iter=0, random_state=0)
+    >>> model = CrossValidatedRegressor(own, random_state=0).fit(X[::2], y[::2])
+    >>> bool(model.score(X[1::2], y[1::2]) > 0.8)
+    True
+    """
+
+    estimator_: Any  # of any class that a file may hold
+    engine = "auto"
+
+    def __init__(
+        self,
+        estimator: BaseEstimator,
+        *,
+        cv: Splitter = 4,
+        random_state: RandomState = None,
+        regularize: str | float = "raise",
+    ) -> None:
+        self.estimator, self.cv = estimator, cv
+        self.random_state, self.regularize = random_state, regularize
+
+    def _check_parameters(self) -> None:
+        if not (hasattr(self.estimator, "fit") and hasattr(self.estimator, "predict")):
+            raise ValueError(f"{self.estimator!r} must have fit and predict; pass a regressor")
+
+    def _grid(self, training: NumberedTraining) -> Grid[tuple[()]]:
+        return Grid([()])
+
+    def _learner(
+        self, training: NumberedTraining, number: int
+    ) -> Callable[[tuple[()]], BaseEstimator]:
+        data, rows = training.data, training.parts[number][0]
+        groups = data.kept_groups
+
+        def learn(_: tuple[()]) -> BaseEstimator:
+            return fit_grouped(
+                clone(self.estimator),
+                data.matrices[rows],
+                data.y[data.kept[rows]],
+                None if groups is None else groups[rows],
+                None if np.ptp(data.weights) == 0 else data.weights[rows],
+            )
+
+        return learn
+
+    def _fit_model(self, training: NumberedTraining, best: tuple[()]) -> None:
+        self.estimator_ = self._learner(training, training.whole)(best)
+
+    def _decide(self, model: BaseEstimator, training: NumberedTraining, number: int) -> RealArray:
+        return self._predict(model, training.data.matrices[training.parts[number][1]])
+
+    def _decide_new(self, matrices: RealArray) -> RealArray:
+        return self._predict(self.estimator_, matrices)
+
+    def _predict(self, model: BaseEstimator, matrices: RealArray) -> RealArray:
+        """Predict standardised numbers."""
+        numbers: RealArray = np.asarray(model.predict(matrices), float).reshape(len(matrices))
+        return (numbers - self.mean_) / self.scale_
