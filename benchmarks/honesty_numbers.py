@@ -25,7 +25,6 @@ REGRESSORS: dict[str, Callable[[], Any]] = {
     "DivergenceKernelRegressor": lambda: DivergenceKernelRegressor(random_state=0),
     "NearestRegressor": lambda: NearestRegressor(random_state=0),
     "TangentRegressor()": lambda: TangentRegressor(random_state=0),
-    'TangentRegressor("rbf")': lambda: TangentRegressor("rbf", random_state=0),
 }
 N_GROUPS = 10
 NOISE = 1.0  # standard deviation, of what has a signal of the same size

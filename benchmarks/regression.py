@@ -243,7 +243,8 @@ def main() -> None:
                 for method in given.methods:
                     cells.append(measure(data, method, seed))
                     print({k: v for k, v in cells[-1].items() if k != "weights"}, flush=True)
-        given.json.write_text(json.dumps({"cells": cells, "machine": machine()}, indent=1) + "\n")
+            found = {"cells": cells, "machine": machine()}
+            given.json.write_text(json.dumps(found, indent=1) + "\n")
     text = report(json.loads(given.json.read_text()))
     print(text)
     if given.docs:

@@ -1,19 +1,14 @@
 """Any regressor of matrices as a member of the committee."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 
 from divlearn.arrays import RealArray
-from divlearn.checks import RandomState
-from divlearn.fitting.folds import Splitter, fit_grouped
-from divlearn.fitting.held_out import Grid
-from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
+from divlearn.committee.wrapped import Wrapped
+from divlearn.fitting.regression import HeldOutRegressor
 
 
-class CrossValidatedRegressor(HeldOutRegressor[tuple[()]]):
+class CrossValidatedRegressor(Wrapped, HeldOutRegressor[tuple[()]]):
     """A regressor of SPD matrices, with its held-out predictions.
 
     It is fitted to all data and to the training part of every fold. `SPDRegressor` wraps its users'
@@ -48,54 +43,10 @@ class CrossValidatedRegressor(HeldOutRegressor[tuple[()]]):
     True
     """
 
-    estimator_: Any  # of any class that a file may hold
-    engine = "auto"
-
-    def __init__(
-        self,
-        estimator: BaseEstimator,
-        *,
-        cv: Splitter = 4,
-        random_state: RandomState = None,
-        regularize: str | float = "raise",
-    ) -> None:
-        self.estimator, self.cv = estimator, cv
-        self.random_state, self.regularize = random_state, regularize
-
     def _check_parameters(self) -> None:
         if not (hasattr(self.estimator, "fit") and hasattr(self.estimator, "predict")):
             raise ValueError(f"{self.estimator!r} must have fit and predict; pass a regressor")
 
-    def _grid(self, training: NumberedTraining) -> Grid[tuple[()]]:
-        return Grid([()])
-
-    def _learner(
-        self, training: NumberedTraining, number: int
-    ) -> Callable[[tuple[()]], BaseEstimator]:
-        data, rows = training.data, training.parts[number][0]
-        groups = data.kept_groups
-
-        def learn(_: tuple[()]) -> BaseEstimator:
-            return fit_grouped(
-                clone(self.estimator),
-                data.matrices[rows],
-                data.y[data.kept[rows]],
-                None if groups is None else groups[rows],
-                None if np.ptp(data.weights) == 0 else data.weights[rows],
-            )
-
-        return learn
-
-    def _fit_model(self, training: NumberedTraining, best: tuple[()]) -> None:
-        self.estimator_ = self._learner(training, training.whole)(best)
-
-    def _decide(self, model: BaseEstimator, training: NumberedTraining, number: int) -> RealArray:
-        return self._predict(model, training.data.matrices[training.parts[number][1]])
-
-    def _decide_new(self, matrices: RealArray) -> RealArray:
-        return self._predict(self.estimator_, matrices)
-
-    def _predict(self, model: BaseEstimator, matrices: RealArray) -> RealArray:
-        """Predict standardised numbers."""
+    def _answer(self, model: BaseEstimator, matrices: RealArray) -> RealArray:
         numbers: RealArray = np.asarray(model.predict(matrices), float).reshape(len(matrices))
         return (numbers - self.mean_) / self.scale_

@@ -26,8 +26,7 @@ from divlearn.tangent import TangentRegressor
 
 _QUICK: dict[str, Callable[..., BaseEstimator]] = {
     "tangent ridge": TangentRegressor,
-    "log ridge": partial(TangentRegressor, at="identity"),
-    "tangent rbf": partial(TangentRegressor, "rbf"),
+    "log ridge": partial(TangentRegressor, "identity"),
     "kernel": DivergenceKernelRegressor,
     "nearest neighbour": NearestRegressor,
 }
@@ -51,10 +50,10 @@ class SPDRegressor(
     ----------
     members : sequence of str and (str, regressor), default=REGRESSORS
         "tangent ridge" and "log ridge" are ridge regressions on tangent vectors at the mean and on
-        logarithms. "tangent rbf" is kernel ridge regression with a Gaussian kernel of tangent
-        vectors, "kernel" that with a divergence kernel. "nearest neighbour" chooses its divergence.
-        "iddl" is `IDDLRegressor`. A pair of a name and any regressor of matrices, such as a
-        pipeline, adds a member of your own; see `CrossValidatedRegressor`.
+        logarithms, "kernel" is kernel ridge regression with a divergence kernel. "nearest
+        neighbour" chooses its divergence. "iddl" is `IDDLRegressor`. A pair of a name and any
+        regressor of matrices, such as a pipeline, adds a member of your own; see
+        `CrossValidatedRegressor`.
     time_limit : float, optional
         Seconds after which no further member is started; see `SPDClassifier`.
     cv : int or splitter, default=4

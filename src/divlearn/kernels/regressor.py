@@ -115,14 +115,9 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
 
     def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
         """Save time: take a middle scale of every divergence, then try the others of the best."""
-        each = len(grid.candidates) // len(self._divergences())
-        n_penalties = len(check_positive(self.penalties, "penalties"))
-        place = (each // n_penalties) // 2
-        middles = [
-            one
-            for number, one in enumerate(grid.candidates)
-            if number % each // n_penalties == place
-        ]
+        n_scales, n_penalties = np.size(self.scales), np.size(self.penalties)
+        places = np.arange(len(grid.candidates)).reshape(-1, n_scales, n_penalties)
+        middles = [grid.candidates[place] for place in places[:, n_scales // 2].ravel().tolist()]
         return Grid(middles, lambda best: [one for one in grid.candidates if one[0] == best[0]])
 
     def _describe(self, candidate: Candidate) -> dict[str, Divergence | float]:

@@ -41,7 +41,7 @@ class Machine:
 Model = Linear | Quadratic | Machine
 Learn = Callable[..., Model]  # of parameters
 
-POINTS = ("mean", "identity")
+_POINTS = ("mean", "identity")
 _ROUNDING = 1e-12
 
 
@@ -106,8 +106,7 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
     def _check_parameters(self) -> None:
         if self.model not in _METHODS:
             raise ValueError(f"model={self.model!r} must be one of {', '.join(_METHODS)}")
-        if self.at not in POINTS:
-            raise ValueError(f"at={self.at!r} must be one of {', '.join(POINTS)}")
+        check_point(self.at)
 
     @property
     def _nested(self) -> bool:  # type: ignore[override]
@@ -142,6 +141,11 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
 
 
 # --- features, shared by all estimators of a training -------------------------------------------
+
+
+def check_point(at: str) -> None:
+    if at not in _POINTS:
+        raise ValueError(f"at={at!r} must be one of {', '.join(_POINTS)}")
 
 
 def space(training: Folded, at: str, number: int) -> tuple[RealArray, RealArray, float]:
