@@ -266,7 +266,7 @@ def tick(monkeypatch):
 
     def every(seconds):
         ticks = count(0, seconds)
-        monkeypatch.setattr("divlearn.committee.classifier.clock", lambda: next(ticks))
+        monkeypatch.setattr("divlearn.committee.base.clock", lambda: next(ticks))
 
     return every
 

@@ -1,9 +1,9 @@
-"""Labelled matrices, checked once, and mixins of estimators of SPD matrices."""
+"""Matrices with labels or numbers, checked once, and mixins of estimators of SPD matrices."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -119,9 +119,49 @@ def best_codes(scores: RealArray) -> Indices:
     return best.astype(np.intp)
 
 
+class Checked:
+    """Matrices that were checked, without those of weight zero."""
+
+    _classes: ClassVar[bool]  # whether y holds labels
+
+    matrices: RealArray
+    weights: RealArray
+    kept: Indices  # positions among the matrices that were given
+    y: Labels  # of all that were given
+    groups: Labels | None  # likewise
+
+    @property
+    def strata(self) -> Indices:
+        """Classes that every training part must have."""
+        raise NotImplementedError
+
+    @property
+    def kept_groups(self) -> Labels | None:
+        return None if self.groups is None else self.groups[self.kept]
+
+    def folds(self, cv: Splitter, random_state: RandomState) -> list[Fold]:
+        return make_folds(
+            cv,
+            len(self.y),
+            self.y,
+            self.groups,
+            kept=self.kept,
+            random_state=random_state,
+            classes=self._classes,
+        )
+
+    def spread(self, rows: Indices, values: RealArray) -> RealArray:
+        """Values of some matrices among those given; NaN for the others."""
+        result = np.full((len(self.y), *values.shape[1:]), np.nan)
+        result[self.kept[rows]] = values
+        return result
+
+
 @dataclass(frozen=True, eq=False)
-class Labelled:
+class Labelled(Checked):
     """Matrices of two classes at least, without those of weight zero."""
+
+    _classes = True
 
     matrices: RealArray
     codes: Indices  # indices of classes
@@ -132,8 +172,8 @@ class Labelled:
     groups: Labels | None = None  # likewise
 
     @property
-    def kept_groups(self) -> Labels | None:
-        return None if self.groups is None else self.groups[self.kept]
+    def strata(self) -> Indices:
+        return self.codes
 
     def require_two(self, fix: str) -> None:
         """Raise unless every class has two matrices, or groups: to train on and to judge by."""
@@ -144,17 +184,6 @@ class Labelled:
                 f"class {self.classes[counts.argmin()]!s} has 1 {what}, must have >= 2, one to "
                 f"train on and one to test on; {fix}"
             )
-
-    def folds(self, cv: Splitter, random_state: RandomState) -> list[Fold]:
-        return make_folds(
-            cv, len(self.y), self.y, self.groups, kept=self.kept, random_state=random_state
-        )
-
-    def spread(self, rows: Indices, values: RealArray) -> RealArray:
-        """Values of some matrices among those given; NaN for the others."""
-        result = np.full((len(self.y), *values.shape[1:]), np.nan)
-        result[self.kept[rows]] = values
-        return result
 
 
 def check_labelled(

@@ -15,9 +15,11 @@ from sklearn.svm import SVC
 
 from divlearn.arrays import Indices, RealArray, as_axis
 from divlearn.checks import ClassWeight, RandomState
+from divlearn.divergence import ABDivergence, Divergence
 from divlearn.engines import Engine
 from divlearn.fitting.calibration import Forms
 from divlearn.fitting.folds import Splitter
+from divlearn.fitting.held_out import Folded
 from divlearn.fitting.labelled import check_new
 from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.training import Chosen, Grid, HeldOutClassifier, Training
@@ -190,7 +192,7 @@ class DivergenceKernelClassifier(MachineClassifier):
         self._check_grid()
 
     def _check_grid(self) -> tuple[list[float], list[float]]:
-        return _check_positive(self.scales, "scales"), _check_positive(self.C, "C")
+        return check_positive(self.scales, "scales"), check_positive(self.C, "C")
 
     def _grid(self, training: Training) -> Grid[Candidate]:
         """Divergences and scales with the middle C, then other values of C."""
@@ -269,7 +271,7 @@ class DivergenceKernelClassifier(MachineClassifier):
         return SHARPNESSES[form], temperature
 
 
-def _check_positive(values: ArrayLike, name: str) -> list[float]:
+def check_positive(values: ArrayLike, name: str) -> list[float]:
     axis: list[float] = as_axis([values] if isinstance(values, Real) else values, name).tolist()
     if min(axis) <= 0:
         raise ValueError(f"{name}={axis} must be > 0")
@@ -287,10 +289,22 @@ def _check_points(alphas: ArrayLike | None, betas: ArrayLike | None) -> list[Poi
     return list(dict.fromkeys(tables.symmetric_point(*pair) for pair in pairs))
 
 
-def shared_tables(training: Training, points: Sequence[Point]) -> dict[Point, RealArray]:
-    """Compute tables of divergences once for all classifiers of a training."""
+def shared_tables(training: Folded, points: Sequence[Point]) -> dict[Point, RealArray]:
+    """Compute tables of divergences once for all estimators of a training."""
     key = "tables", tuple(points)
     return training.once(key, lambda: make_tables(training.engine, training.data.matrices, points))
+
+
+def shared_table(training: Folded, divergence: Divergence) -> RealArray:
+    """Symmetrised table of one divergence, computed once; those of `POINTS` in one pass."""
+    if isinstance(divergence, ABDivergence):
+        point = tables.symmetric_point(divergence.alpha, divergence.beta)
+        known = shared_tables(training, POINTS if point in POINTS else [point])
+        return divergence.scale * known[point]
+    return training.once(
+        divergence.name,
+        lambda: tables.symmetric_table(divergence, training.engine, training.data.matrices),
+    )
 
 
 def make_tables(

@@ -14,7 +14,6 @@ from divlearn.arrays import Indices, Labels, RealArray, to_host
 from divlearn.checks import RandomState, check_count
 from divlearn.divergence import (
     LOG_EUCLIDEAN,
-    ABDivergence,
     Divergence,
     DivergenceLike,
     EmbeddedMetric,
@@ -26,7 +25,7 @@ from divlearn.fitting import labelled
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import check_labelled, check_new
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training
-from divlearn.kernels.classifier import POINTS, shared_tables
+from divlearn.kernels.classifier import POINTS, shared_table
 from divlearn.kernels.tables import symmetric_table
 from divlearn.tolerances import LEARNING_ACCURACY
 
@@ -290,7 +289,7 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
 
     def _decide(self, model: Candidate, training: Training, number: int) -> RealArray:
         (divergence, count), (train, held) = model, training.parts[number]
-        table = _table(training, divergence)[np.ix_(held, train)]
+        table = shared_table(training, divergence)[np.ix_(held, train)]
         return _scores(table, training.data.codes[train], count)
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
@@ -298,15 +297,6 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
         table = symmetric_table(divergence, engine, matrices, self.matrices_)
         return _scores(table, self.codes_, count)
-
-
-def _table(training: Training, divergence: Divergence) -> RealArray:
-    if isinstance(divergence, ABDivergence):
-        return shared_tables(training, POINTS)[divergence.alpha, divergence.beta]
-    return training.once(
-        divergence.name,
-        lambda: symmetric_table(divergence, training.engine, training.data.matrices),
-    )
 
 
 def _scores(table: RealArray, codes: Indices, count: int) -> RealArray:

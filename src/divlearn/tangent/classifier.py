@@ -15,6 +15,7 @@ from divlearn.checks import ClassWeight, RandomState
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.calibration import SCORES, Forms
 from divlearn.fitting.folds import Splitter
+from divlearn.fitting.held_out import Folded
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training, near_the_middle
 from divlearn.geometry import invsqrtm
 from divlearn.kernels.classifier import COUPLED, Candidate, fit_svc
@@ -105,8 +106,7 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
     def _check_parameters(self) -> None:
         if self.model not in _METHODS:
             raise ValueError(f"model={self.model!r} must be one of {', '.join(_METHODS)}")
-        if self.at not in _POINTS:
-            raise ValueError(f"at={self.at!r} must be one of {', '.join(_POINTS)}")
+        check_point(self.at)
 
     @property
     def _nested(self) -> bool:  # type: ignore[override]
@@ -124,7 +124,7 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
 
     def _learner(self, training: Training, number: int) -> Callable[[Candidate], Model]:
         rows, data = training.parts[number][0], training.data
-        whitener, vectors, deviation = _space(training, self.at, number)
+        whitener, vectors, deviation = space(training, self.at, number)
         prepare, _ = _METHODS[self.model]
         learn = prepare(vectors[rows] / deviation, data.codes[rows], data.weights[rows])
         if number == training.whole:
@@ -132,7 +132,7 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
         return lambda candidate: learn(**dict(candidate))
 
     def _decide(self, model: Model, training: Training, number: int) -> RealArray:
-        _, vectors, deviation = _space(training, self.at, number)
+        _, vectors, deviation = space(training, self.at, number)
         return model.decide(vectors[training.parts[number][1]] / deviation)
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
@@ -140,10 +140,15 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
         return self.model_.decide(vectors)
 
 
-# --- features, shared by all classifiers of a training ------------------------------------------
+# --- features, shared by all estimators of a training -------------------------------------------
 
 
-def _space(training: Training, at: str, number: int) -> tuple[RealArray, RealArray, float]:
+def check_point(at: str) -> None:
+    if at not in _POINTS:
+        raise ValueError(f"at={at!r} must be one of {', '.join(_POINTS)}")
+
+
+def space(training: Folded, at: str, number: int) -> tuple[RealArray, RealArray, float]:
     """Whitener of a part, the vectors of all matrices by it, and the deviation of the part's."""
     X, rows = training.data.matrices, training.parts[number][0]
     whitener: RealArray = np.eye(X.shape[-1])
@@ -158,10 +163,10 @@ def _space(training: Training, at: str, number: int) -> tuple[RealArray, RealArr
     return whitener, vectors, deviation
 
 
-def _find_whitener(training: Training, place: int) -> RealArray:
+def _find_whitener(training: Folded, place: int) -> RealArray:
     start, tolerance = None, 1e-6
     if place != training.whole:  # near the mean of everything, and not needed as exactly
-        near, *_ = _space(training, "mean", training.whole)
+        near, *_ = space(training, "mean", training.whole)
         start, tolerance = np.linalg.inv(near @ near), 1e-3
     some = Prepared.checked(training.data.matrices[training.parts[place][0]])
     found = mean_abld(some, 0.0, 0.0, init=start, tol=tolerance, engine=training.engine)
