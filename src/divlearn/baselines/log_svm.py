@@ -14,7 +14,7 @@ from sklearn.svm import SVC
 from divlearn.arrays import RealArray
 from divlearn.checks import RandomState, check_number
 from divlearn.engines import Engine
-from divlearn.fitting.training import Grid, Training, near_the_middle
+from divlearn.fitting.training import Grid, Training, in_turn
 from divlearn.kernels.classifier import Candidate, MachineClassifier
 from divlearn.log_vectors import log_vectors
 from divlearn.tangent.classifier import spread
@@ -158,7 +158,7 @@ class LogEuclideanSVM(VectorClassifier):
         return Grid([tuple(one.items()) for one in ParameterGrid(parameters)])
 
     def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
-        return near_the_middle(grid) if self._nested else grid
+        return in_turn(grid.candidates) if self._nested else grid
 
     def _vectors(self, training: Training, candidate: Candidate) -> RealArray:
         return training.once(

@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
-from operator import ne
 from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
@@ -37,6 +36,7 @@ from divlearn.threads import limit_blas
 from divlearn.tolerances import LEARNING_ACCURACY
 
 _T = TypeVar("_T", bound=Hashable)
+_P = TypeVar("_P", bound=tuple[Hashable, ...])  # values of parameters
 _F = TypeVar("_F")
 Model = Any  # whatever `_decide` of a classifier understands
 Judge = Callable[[Sequence[RealArray], Sequence[Indices]], RealArray]  # see `HeldOut`
@@ -90,15 +90,13 @@ class Grid(NamedTuple, Generic[_T]):
     refine: Callable[[_T], Sequence[_T]] = lambda _: ()
 
 
-def near_the_middle(grid: Grid[_T]) -> Grid[_T]:
-    """Candidates next to the one in the middle, then next to the best, instead of all."""
-
-    def neighbours(candidate: Any) -> list[_T]:
-        """Return those that differ in one parameter at most."""
-        each: Sequence[Any] = grid.candidates
-        return [one for one in each if sum(map(ne, one, candidate)) < 2]
-
-    return Grid(neighbours(grid.candidates[len(grid.candidates) // 2]), neighbours)
+def in_turn(candidates: Sequence[_P]) -> Grid[_P]:
+    """Values of the last parameter with the others in the middle, then the others with the best."""
+    middle = candidates[len(candidates) // 2]
+    return Grid(
+        [one for one in candidates if one[:-1] == middle[:-1]],
+        lambda best: [one for one in candidates if one[-1:] == best[-1:] and one != best],
+    )
 
 
 class Chosen(NamedTuple, Generic[_T]):

@@ -15,9 +15,9 @@ from divlearn.checks import ClassWeight, RandomState
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.calibration import SCORES, Forms
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.training import Grid, HeldOutClassifier, Training, near_the_middle
+from divlearn.fitting.training import Grid, HeldOutClassifier, Training, in_turn
 from divlearn.geometry import invsqrtm
-from divlearn.kernels.classifier import COUPLED, Candidate, fit_svc
+from divlearn.kernels.classifier import COUPLED, Candidate, decide_pairs, fit_svc
 from divlearn.kernels.tables import decay
 from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
@@ -26,7 +26,7 @@ from divlearn.tangent.discriminants import RDA, Linear, Quadratic, fit_lda, span
 
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """A support vector machine with a Gaussian kernel, and the vectors it was fitted to."""
+    """A support vector machine with a Gaussian kernel, and its support vectors."""
 
     machine: SVC
     gamma: float
@@ -34,7 +34,7 @@ class Machine:
 
     def decide(self, vectors: RealArray) -> RealArray:
         table = euclidean_distances(vectors, self.vectors, squared=True)
-        return np.asarray(self.machine.decision_function(decay(table, self.gamma)))
+        return decide_pairs(self.machine, decay(table, self.gamma))
 
 
 Model = Linear | Quadratic | Machine
@@ -117,10 +117,7 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
         return COUPLED if self.model == "rbf" else SCORES
 
     def _grid(self, training: Training) -> Grid[Candidate]:
-        return Grid([tuple(one.items()) for one in ParameterGrid(_METHODS[self.model][1])])
-
-    def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
-        return near_the_middle(grid) if self._nested else grid
+        return in_turn([tuple(one.items()) for one in ParameterGrid(_METHODS[self.model][1])])
 
     def _learner(self, training: Training, number: int) -> Callable[[Candidate], Model]:
         rows, data = training.parts[number][0], training.data
@@ -211,7 +208,8 @@ def _rbf(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     table = euclidean_distances(vectors, squared=True)
 
     def learn(C: float, gamma: float) -> Model:
-        return Machine(fit_svc(decay(table, gamma), C, y, weights), gamma, vectors)
+        machine = fit_svc(decay(table, gamma), C, y, weights)
+        return Machine(machine, gamma, vectors[machine.support_])
 
     return learn
 
