@@ -28,6 +28,9 @@ class CalibratedClassifier(HeldOutClassifier[tuple[()]]):
     cv : int or splitter, default=4
     random_state : int, RandomState or None, default=None
         Shuffles the folds.
+    n_jobs : int or None, default=1
+        Threads that fit copies of the estimator, as in scikit-learn; None for all that
+        ``OMP_NUM_THREADS`` allows.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
@@ -57,10 +60,11 @@ class CalibratedClassifier(HeldOutClassifier[tuple[()]]):
         *,
         cv: Splitter = 4,
         random_state: RandomState = None,
+        n_jobs: int | None = 1,
         regularize: str | float = "raise",
     ) -> None:
         self.estimator, self.cv = estimator, cv
-        self.random_state, self.regularize = random_state, regularize
+        self.random_state, self.n_jobs, self.regularize = random_state, n_jobs, regularize
 
     def _check_parameters(self) -> None:
         known = [hasattr(self.estimator, name) for name in ("predict_proba", "decision_function")]

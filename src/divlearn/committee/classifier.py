@@ -83,6 +83,9 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     class_weight : dict, "balanced" or None
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
+    n_jobs : int or None, default=None
+        Threads that fit candidates of a member to folds, as in scikit-learn; None for those of
+        the engine. The result is the same for any number.
     verbose : int, default=0, 1 prints what is being fitted and the accuracy so far.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
@@ -123,12 +126,13 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
         class_weight: ClassWeight = None,
         random_state: RandomState = None,
         engine: str | Engine = "auto",
+        n_jobs: int | None = None,
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:
         self.members, self.time_limit, self.cv = members, time_limit, cv
         self.class_weight, self.random_state, self.engine = class_weight, random_state, engine
-        self.verbose, self.regularize = verbose, regularize
+        self.n_jobs, self.verbose, self.regularize = n_jobs, verbose, regularize
 
     @fit_method
     def fit(
@@ -219,6 +223,8 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
             member = IDDLClassifier(random_state=seed, engine=self.engine, verbose=verbose)
         else:
             member = own[name] if name in own else _QUICK[name](engine=self.engine)
+            if self.n_jobs is not None and hasattr(member, "n_jobs"):
+                member.set_params(n_jobs=self.n_jobs)
         member.fit_training(training)
         if not np.isfinite(member.oof_proba_[training.data.kept[training.tested]]).all():
             raise FloatingPointError(f"held-out probabilities of {name} are not all numbers")

@@ -11,6 +11,7 @@ have seen neither the fold nor what they are judged by: those of a `Nest`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -116,13 +117,14 @@ class HeldOut(Generic[_T]):
 
     def compute(self, candidates: Sequence[_T], numbers: Iterable[int]) -> None:
         """Compute decisions of candidates on folds."""
-        wanted = [(one, number) for number in numbers for one in candidates]
+        # Threads begin with different folds, since the first on a fold prepares it for the others.
+        wanted = list(product(candidates, numbers))
         wanted = [key for key in dict.fromkeys(wanted) if key not in self._known]
         if not wanted:
             return
         found = (self._decide(*key) for key in wanted)
         if self._n_jobs > 1 and len(wanted) > 1:
-            pool = Parallel(n_jobs=self._n_jobs, prefer="threads", return_as="generator")
+            pool = Parallel(n_jobs=self._n_jobs, require="sharedmem", return_as="generator")
             found = pool(delayed(self._decide)(*key) for key in wanted)
         self._known.update(zip(track(wanted, "candidates"), found, strict=True))
 

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
+from threading import RLock
 from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
@@ -32,7 +33,7 @@ from divlearn.fitting.labelled import (
 from divlearn.fitting.progress import say
 from divlearn.fitting.selection import HeldOut, Nest, average_held_out, nest_folds
 from divlearn.log_vectors import log_vectors
-from divlearn.threads import limit_blas
+from divlearn.threads import count_jobs, limit_blas
 from divlearn.tolerances import LEARNING_ACCURACY
 
 _T = TypeVar("_T", bound=Hashable)
@@ -44,12 +45,27 @@ Judge = Callable[[Sequence[RealArray], Sequence[Indices]], RealArray]  # see `He
 _LEAST = np.log(1e-4)  # of logarithms in the loss: no single matrix decides
 
 
-class Training:
+class Memo:
+    """Results by key, each computed once: threads that need one wait for it."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, object] = {}
+        self._locks: dict[Hashable, RLock] = {}
+
+    def once(self, key: Hashable, compute: Callable[[], _F]) -> _F:
+        """Return what was computed before under this key, or compute it."""
+        with self._locks.setdefault(key, RLock()):
+            if key not in self._known:
+                self._known[key] = compute()
+        return cast(_F, self._known[key])
+
+
+class Training(Memo):
     """Checked matrices, their classes and folds, and features that classifiers share."""
 
     def __init__(self, data: Labelled, folds: Folds, engine: Engine) -> None:
+        super().__init__()
         self.data, self.folds, self.engine = data, list(folds), engine
-        self._known: dict[Hashable, object] = {}
 
     @cached_property
     def nest(self) -> Nest:
@@ -66,21 +82,15 @@ class Training:
         """Rows that some fold holds out, ascending."""
         return np.unique(np.concatenate([held for _, held in self.folds]))
 
-    @cached_property
+    @property
     def log_vectors(self) -> RealArray:
         """Logarithms of all matrices as vectors."""
-        return log_vectors(self.data.matrices)
+        return self.once("log vectors", lambda: log_vectors(self.data.matrices))
 
     @property
     def whole(self) -> int:
         """Number of the part that is everything."""
         return len(self.parts) - 1
-
-    def once(self, key: Hashable, compute: Callable[[], _F]) -> _F:
-        """Return what was computed before under this key, or compute it."""
-        if key not in self._known:
-            self._known[key] = compute()
-        return cast(_F, self._known[key])
 
 
 class Grid(NamedTuple, Generic[_T]):
@@ -188,6 +198,7 @@ class HeldOutClassifier(MatrixClassifierMixin, BaseEstimator, Generic[_T]):  # t
     engine: str | Engine
     random_state: RandomState
     class_weight: ClassWeight
+    n_jobs: int | None = 1  # threads that fit candidates to parts; None for those of the engine
     verbose: int = 0
     regularize: str | float
 
@@ -283,12 +294,11 @@ class HeldOutClassifier(MatrixClassifierMixin, BaseEstimator, Generic[_T]):  # t
         self.model_ = self._learner(training, training.whole)(best)
 
     def _hold_out(self, training: Training) -> HeldOut[_T]:
-        learners: dict[int, Callable[[_T], Model]] = {}
+        learners = Memo()
 
         def decide(candidate: _T, number: int) -> RealArray:
-            if number not in learners:
-                learners[number] = self._learner(training, number)
-            return self._decide(learners[number](candidate), training, number)
+            learn = learners.once(number, lambda: self._learner(training, number))
+            return self._decide(learn(candidate), training, number)
 
         judge = _JUDGES[self._criterion](training, self._forms)
         return HeldOut(
@@ -297,12 +307,8 @@ class HeldOutClassifier(MatrixClassifierMixin, BaseEstimator, Generic[_T]):  # t
             training.folds,
             training.nest,
             nested=self._nested,
-            n_jobs=self._n_jobs(training),
+            n_jobs=count_jobs(self.n_jobs, training.engine.n_threads),
         )
-
-    def _n_jobs(self, training: Training) -> int:
-        """Threads that fit candidates."""
-        return 1
 
     def _keep(
         self, training: Training, held_out: HeldOut[_T], grid: Grid[_T], chosen: Chosen[_T]

@@ -131,7 +131,9 @@ class DivergenceKernelClassifier(MachineClassifier):
     class_weight : dict, "balanced" or None, default=None, multiplies sample weights.
     random_state : int, RandomState or None, default=None
     engine : str or Engine, default="auto"
-        Its threads also fit the machines.
+    n_jobs : int or None, default=None
+        Threads that fit candidates and folds, as in scikit-learn; None for those of the engine. The
+        result is the same for any number.
     verbose : int, default=0, 1 prints progress.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
@@ -196,12 +198,14 @@ class DivergenceKernelClassifier(MachineClassifier):
         class_weight: ClassWeight = None,
         random_state: RandomState = None,
         engine: str | Engine = "auto",
+        n_jobs: int | None = None,
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:
         self.alphas, self.betas, self.scales = alphas, betas, scales
         self.C, self.cv, self.class_weight, self.regularize = C, cv, class_weight, regularize
-        self.random_state, self.engine, self.verbose = random_state, engine, verbose
+        self.random_state, self.engine, self.n_jobs = random_state, engine, n_jobs
+        self.verbose = verbose
 
     def _check_parameters(self) -> None:
         _check_points(self.alphas, self.betas)
@@ -234,9 +238,6 @@ class DivergenceKernelClassifier(MachineClassifier):
             return [*others, *grid.refine(best)]
 
         return Grid(middles, refine)
-
-    def _n_jobs(self, training: Training) -> int:
-        return training.engine.n_threads  # the solver runs without Python's lock
 
     def _table(self, training: Training, candidate: Candidate) -> RealArray:
         (_, alpha), (_, beta), *_ = candidate

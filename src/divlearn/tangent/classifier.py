@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Lock
 from typing import Annotated
 
 import numpy as np
@@ -41,6 +42,7 @@ Model = Linear | Quadratic | Machine
 Learn = Callable[..., Model]  # of parameters
 
 _POINTS = ("mean", "identity")
+_PENALTIES = [1.0, 10.0, 100.0, 1000.0]  # of logistic regression, the strongest first
 _ROUNDING = 1e-12
 
 
@@ -63,6 +65,9 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
     class_weight : dict, "balanced" or None, default=None
     random_state : int, RandomState or None, default=None
     engine : str or Engine, default="auto"
+    n_jobs : int or None, default=None
+        Threads that fit candidates and folds, as in scikit-learn; None for those of the engine. The
+        result is the same for any number.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
@@ -97,10 +102,12 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
         class_weight: ClassWeight = None,
         random_state: RandomState = None,
         engine: str | Engine = "auto",
+        n_jobs: int | None = None,
         regularize: str | float = "raise",
     ) -> None:
         self.model, self.at, self.cv, self.class_weight = model, at, cv, class_weight
-        self.random_state, self.engine, self.regularize = random_state, engine, regularize
+        self.random_state, self.engine = random_state, engine
+        self.n_jobs, self.regularize = n_jobs, regularize
 
     def _check_parameters(self) -> None:
         if self.model not in _METHODS:
@@ -192,10 +199,15 @@ def _logistic(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     basis = span(vectors)  # where coefficients lie
     inside = vectors if basis is None else vectors @ basis
     machine = LogisticRegression(max_iter=1000, warm_start=True)
+    path, lock = iter(_PENALTIES), Lock()
+    found: dict[float, tuple[RealArray, RealArray]] = {}
 
     def learn(C: float) -> Model:
-        machine.set_params(C=C).fit(inside, y, weights)
-        coefficients, offsets = machine.coef_, machine.intercept_
+        with lock:  # every C starts from the one before, whichever is asked for first
+            while C not in found:
+                machine.set_params(C=next(path)).fit(inside, y, weights)
+                found[machine.C] = machine.coef_, machine.intercept_
+        coefficients, offsets = found[C]
         if len(coefficients) == 1:  # of the second class of two
             coefficients = np.concatenate([0 * coefficients, coefficients])
             offsets = np.append(0.0, offsets)
@@ -217,7 +229,7 @@ def _rbf(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
 # What is learned once for all parameters, and values of these to choose from.
 _METHODS: dict[str, tuple[Callable[..., Learn], dict[str, list[float]]]] = {
     "lda": (_lda, {}),
-    "logistic": (_logistic, {"C": [1.0, 10.0, 100.0, 1000.0]}),
+    "logistic": (_logistic, {"C": _PENALTIES}),
     "rda": (_rda, {"pool": [0.1, 0.5, 0.9], "shrink": [0.01, 0.03, 0.1, 0.3, 0.6]}),
     "rbf": (_rbf, {"C": [1.0, 10.0, 100.0], "gamma": [0.1, 0.3, 1.0, 3.0]}),
 }
