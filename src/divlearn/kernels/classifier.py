@@ -5,7 +5,6 @@ sharpness A, the nearer is the loss of a class to a count of its lost decisions.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import product
 from numbers import Real
 
@@ -123,8 +122,8 @@ class DivergenceKernelClassifier(MachineClassifier):
         Values of s > 0, in units of one over the median of :math:`\tilde D` over all pairs of
         training matrices that differ.
     C : float or array-like, default=(1, 10, 100)
-        Penalty of the support vector machine, > 0. Divergence and scale are chosen with the middle
-        value, then the best value is chosen for these.
+        Penalty of the support vector machine, > 0. The divergence is chosen with the middle scale
+        and penalty; then the others of these are tried, one at a time.
     cv : int, splitter or iterable of pairs of indices, default=4
         For an int, folds are stratified and shuffled, and keep ``groups`` together. Every class
         must be in every training part.
@@ -215,29 +214,27 @@ class DivergenceKernelClassifier(MachineClassifier):
         return _check_positive(self.scales, "scales"), _check_positive(self.C, "C")
 
     def _grid(self, training: Training) -> Grid[Candidate]:
-        """Divergences and scales with the middle C, then other values of C."""
+        """Divergences with the middle scale and C, then other scales and values of C."""
         data, (multiples, Cs) = training.data, self._check_grid()
         points = _check_points(self.alphas, self.betas)
         known = shared_tables(training, points)
         copies = tables.find_copies(data.matrices)
-        candidates: list[Candidate] = []
-        for alpha, beta in points:
-            unit = tables.median_scale(known[alpha, beta], copies, data.weights)
-            point = ("alpha", alpha), ("beta", beta)
-            middle = "C", Cs[len(Cs) // 2]
-            candidates += [(*point, ("scale", unit * one), middle) for one in multiples]
-        return Grid(candidates, partial(other_penalties, penalties=Cs))
-
-    def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
-        """Save time: take the middle scale of every divergence, then try other scales and C."""
-        n_scales = len(self._check_grid()[0])
-        middles = grid.candidates[n_scales // 2 :: n_scales]
+        units = {
+            (("alpha", alpha), ("beta", beta)): tables.median_scale(table, copies, data.weights)
+            for (alpha, beta), table in known.items()
+        }
+        middle, C = multiples[len(multiples) // 2], Cs[len(Cs) // 2]
+        first = {
+            point: (*point, ("scale", unit * middle), ("C", C)) for point, unit in units.items()
+        }
 
         def refine(best: Candidate) -> list[Candidate]:
-            others = [one for one in grid.candidates if one[:2] == best[:2] and one != best]
-            return [*others, *grid.refine(best)]
+            point = best[0], best[1]
+            others = [one for one in multiples if one != middle]
+            scales = [(*point, ("scale", units[point] * one), ("C", C)) for one in others]
+            return [*scales, *other_penalties(first[point], Cs)]
 
-        return Grid(middles, refine)
+        return Grid(list(first.values()), refine)
 
     def _table(self, training: Training, candidate: Candidate) -> RealArray:
         (_, alpha), (_, beta), *_ = candidate

@@ -23,6 +23,7 @@ from divlearn.kernels.tables import decay
 from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
 from divlearn.tangent.discriminants import RDA, Linear, Quadratic, fit_lda, span
+from divlearn.tangent.landmarks import Landmarks, LeastSquares
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,14 +35,17 @@ class Machine:
     vectors: Annotated[RealArray, "n_vectors n_entries"]
 
     def decide(self, vectors: RealArray) -> RealArray:
+        """Scores of every form, shape (n_vectors, n_classes, n_forms)."""
         table = euclidean_distances(vectors, self.vectors, squared=True)
-        return decide_pairs(self.machine, decay(table, self.gamma))
+        return COUPLED.all(decide_pairs(self.machine, decay(table, self.gamma)))
 
 
-Model = Linear | Quadratic | Machine
+Model = Linear | Quadratic | Machine | LeastSquares
 Learn = Callable[..., Model]  # of parameters
 
 _POINTS = ("mean", "identity")
+_LARGE = 4000  # matrices, above which a table of all pairs takes too long
+_GIVEN = Forms(COUPLED.n_forms, lambda scores, form: scores[..., form])  # by the models
 _PENALTIES = [1.0, 10.0, 100.0, 1000.0]  # of logistic regression, the strongest first
 _ROUNDING = 1e-12
 
@@ -57,7 +61,8 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
     model : {"lda", "logistic", "rda", "rbf"}, default="lda"
         Linear discriminants with the shrinkage of Ledoit and Wolf, logistic regression, Friedman's
         regularised discriminant analysis, or a support vector machine with a Gaussian kernel.
-        Their parameters are chosen by the held-out likelihood.
+        Their parameters are chosen by the held-out likelihood. With more than 4,000 matrices "rbf"
+        is a least-squares machine with kernels of 1,000 landmarks, a stratified part of the data.
     at : {"mean", "identity"}, default="mean"
         G, the point of tangency: the AIRM mean of the training matrices, or the identity, where
         vectors are those of log X.
@@ -121,15 +126,21 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
 
     @property
     def _forms(self) -> Forms:  # type: ignore[override]
-        return COUPLED if self.model == "rbf" else SCORES
+        return _GIVEN if self.model == "rbf" else SCORES
 
     def _grid(self, training: Training) -> Grid[Candidate]:
-        return in_turn([tuple(one.items()) for one in ParameterGrid(_METHODS[self.model][1])])
+        _, values = self._method(training)
+        return in_turn([tuple(one.items()) for one in ParameterGrid(values)])
+
+    def _method(self, training: Training) -> tuple[Callable[..., Learn], dict[str, list[float]]]:
+        if self.model == "rbf" and len(training.data.codes) > _LARGE:
+            return _ON_LANDMARKS
+        return _METHODS[self.model]
 
     def _learner(self, training: Training, number: int) -> Callable[[Candidate], Model]:
         rows, data = training.parts[number][0], training.data
         whitener, vectors, deviation = _space(training, self.at, number)
-        prepare, _ = _METHODS[self.model]
+        prepare, _ = self._method(training)
         learn = prepare(vectors[rows] / deviation, data.codes[rows], data.weights[rows])
         if number == training.whole:
             self.whitener_, self.deviation_ = whitener, deviation
@@ -233,3 +244,8 @@ _METHODS: dict[str, tuple[Callable[..., Learn], dict[str, list[float]]]] = {
     "rda": (_rda, {"pool": [0.1, 0.5, 0.9], "shrink": [0.01, 0.03, 0.1, 0.3, 0.6]}),
     "rbf": (_rbf, {"C": [1.0, 10.0, 100.0], "gamma": [0.1, 0.3, 1.0, 3.0]}),
 }
+# Penalties of squares are smaller than those of margins, and cost little.
+_ON_LANDMARKS = (
+    lambda *data: Landmarks(*data).learn,
+    {"C": [0.1, 1.0, 10.0, 100.0], "gamma": [0.1, 0.3, 1.0, 3.0]},
+)
