@@ -24,7 +24,7 @@ from divlearn.fitting.labelled import (
     check_new,
     fit_method,
 )
-from divlearn.fitting.progress import say, tell
+from divlearn.fitting.progress import overheard, say, tell
 from divlearn.fitting.training import Training
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import POINTS, DivergenceKernelClassifier
@@ -73,9 +73,9 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
         divergences. "iddl" is `IDDLClassifier`. A pair of a name and any classifier of matrices,
         such as a pipeline, adds a member of your own; see `CalibratedClassifier`.
     time_limit : float, optional
-        Seconds after which no further member is started. Cheap members come first. The kernel and
-        IDDL are skipped if they would probably take longer than what is left. At least one member
-        is fitted.
+        Seconds for the members. Cheap ones come first. The kernel and IDDL are skipped if they
+        would probably take longer than what is left. A member that has not finished by then is left
+        out. At least one member is fitted.
     cv : int or splitter, default=4
         Folds. If matrices of one group resemble each other, pass ``groups`` to `fit`: folds then
         keep groups together. Otherwise held-out accuracies are too high, and weights favour members
@@ -198,8 +198,15 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     continue
                 tell("kinds of classifiers", done, len(kinds), f"fitting {kind}{reached}")
                 say(self, f"{clock() - began:.1f} s: fitting {kind}{reached}")
+                fit = partial(self._fit_member, kind, training, own, seed)
+                # One member is needed, however long it takes.
+                end = began + limit if found and limit else np.inf
                 try:
-                    found[kind] = stage(kind, partial(self._fit_member, kind, training, own, seed))
+                    with overheard(partial(_check_time, end)):
+                        found[kind] = stage(kind, fit)
+                except _TimeUp:
+                    notes.append(f"{kind} was left out: it did not finish in time_limit={limit:g}")
+                    continue
                 # No reason to do without the others.
                 except (ValueError, FloatingPointError) as error:
                     notes.append(f"{kind} was left out: {error}")
@@ -297,6 +304,15 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name, member in self.members_.items():
             mixture += self.weights_[name] * floored(member.predict_proba(checked))
         return mixture
+
+
+class _TimeUp(Exception):
+    """The time of the members is over."""
+
+
+def _check_time(end: float) -> None:
+    if end < np.inf and clock() > end:
+        raise _TimeUp
 
 
 def _accuracy(member: BaseEstimator, training: Training) -> float:
