@@ -376,6 +376,6 @@ def test_members_whose_numbers_fail_are_left_out(data, monkeypatch):
     def fail(*_):
         raise FloatingPointError("the objective is nan")
 
-    monkeypatch.setattr("divlearn.kernels.classifier.make_tables", fail)
+    monkeypatch.setattr("divlearn.kernels.shared.make_tables", fail)
     model = SPDClassifier(("tangent lda", "kernel"), random_state=0).fit(X, y)
     assert model.message_.endswith("kernel was left out: the objective is nan")

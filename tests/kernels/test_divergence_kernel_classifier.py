@@ -399,9 +399,9 @@ def test_nothing_to_compare():
 
 
 def test_too_many_matrices():
-    X = np.linspace(1, 2, 10_000)[:, None, None]
-    with pytest.raises(ValueError, match=r"n_matrices=10000 with 6 divergences .* fit on a random"):
-        DivergenceKernelClassifier().fit(X, np.arange(10_000) % 2)
+    X = np.linspace(1, 2, 50_000)[:, None, None]
+    with pytest.raises(ValueError, match=r"n_matrices=50000 with 6 divergences .* fit on a random"):
+        DivergenceKernelClassifier().fit(X, np.arange(50_000) % 2)
 
 
 # --- coupling

@@ -5,15 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import softmax
-from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
 from divlearn.datasets import make_wishart_clusters
 from divlearn.kernels.classifier import COUPLED
 from divlearn.tangent import TangentClassifier
-from divlearn.tangent.classifier import _METHODS
+from divlearn.tangent.classifier import _METHODS, OnLandmarks
 from divlearn.tangent.discriminants import span
-from divlearn.tangent.landmarks import FLOORS, Landmarks, LeastSquares
 
 
 def make():
@@ -51,48 +49,13 @@ def test_the_gaussian_machine_is_that_of_scikit_learn():
 # --- landmarks
 
 
-def test_least_squares_on_all_vectors_is_the_exact_machine():
-    """By the system of Suykens and Vandewalle (1999), weighted, with indicators of classes."""
-    vectors, codes, new = make()
-    weights = np.linspace(1, 2, 20)
-    model = Landmarks(vectors, codes, weights).learn(C=3.0, gamma=0.01)
-    assert len(model.landmarks) == 20
-    kernel = rbf_kernel(vectors, gamma=0.01) + np.diag(weights.mean() / (3.0 * weights))
-    system = np.block([[kernel, np.ones((20, 1))], [np.ones((1, 20)), np.zeros((1, 1))]])
-    solved = np.linalg.solve(system, np.vstack([np.eye(3)[codes], np.zeros((1, 3))]))
-    shares = rbf_kernel(new, vectors, gamma=0.01) @ solved[:-1] + solved[-1]
-    expected = np.log(np.maximum(shares, 0)[..., None] + np.array(FLOORS))
-    np.testing.assert_allclose(model.decide(new), expected, atol=1e-6)
-
-
-def test_few_landmarks_minimise_the_penalised_squares(monkeypatch):
-    monkeypatch.setattr("divlearn.tangent.landmarks._MOST", 7)
-    monkeypatch.setattr("divlearn.tangent.landmarks._BLOCK", 6)
-    vectors, codes, _ = make()
-    weights = np.linspace(1, 2, 20)
-    model = Landmarks(vectors, codes, weights).learn(C=3.0, gamma=0.01)
-    assert len(model.landmarks) == 7
-    kernel = rbf_kernel(vectors, model.landmarks, gamma=0.01)
-    inner = rbf_kernel(model.landmarks, gamma=0.01)
-
-    def objective(coefficients, offsets):
-        errors = kernel @ coefficients + offsets - np.eye(3)[codes]
-        penalty = np.trace(coefficients.T @ inner @ coefficients) / 3.0
-        return (weights / weights.mean()) @ (errors**2).sum(axis=1) + penalty
-
-    least, rng = objective(model.coefficients, model.offsets), np.random.default_rng(0)
-    for _ in range(20):
-        steps = 1e-2 * rng.standard_normal((8, 3))
-        assert objective(model.coefficients + steps[:-1], model.offsets + steps[-1]) > least
-
-
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_many_matrices_are_classified_by_landmarks(n_classes, monkeypatch):
     X, y = make_wishart_clusters(n_classes, 60, 4, separation=4, random_state=0)
     exact = TangentClassifier("rbf", random_state=0).fit(X[::2], y[::2])
-    monkeypatch.setattr("divlearn.tangent.classifier._LARGE", 50)
-    monkeypatch.setattr("divlearn.tangent.landmarks._MOST", 30)
+    monkeypatch.setattr("divlearn.tangent.classifier.LARGE", 50)
+    monkeypatch.setattr("divlearn.kernels.landmarks._MOST", 30)
     model = TangentClassifier("rbf", random_state=0).fit(X[::2], y[::2])
-    assert isinstance(model.model_, LeastSquares)
+    assert isinstance(model.model_, OnLandmarks)
     assert model.score(X[1::2], y[1::2]) > exact.score(X[1::2], y[1::2]) - 0.05
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)

@@ -28,7 +28,7 @@ from divlearn.fitting.progress import overheard, say, tell
 from divlearn.fitting.training import Training
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import POINTS, DivergenceKernelClassifier
-from divlearn.kernels.classifier import make_tables
+from divlearn.kernels.shared import make_tables, shared_columns
 from divlearn.nearest import DivergenceMDM, NearestClassifier
 from divlearn.tangent.classifier import TangentClassifier
 from divlearn.tolerances import LEARNING_ACCURACY
@@ -241,8 +241,12 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Guess the seconds that a kind of member takes, from a few pairs of matrices."""
         data = training.data
         n, n_folds = len(data.codes), len(training.folds)
-        pairs = {"kernel": n * n / 2, "iddl": _PASSES * n * 3 * len(data.classes) * n_folds}
-        if kind == "nearest neighbour" and "kernel" not in found:
+        n_columns = len(shared_columns(training))
+        pairs = {
+            "kernel": n * n_columns / (2 if n_columns == n else 1),
+            "iddl": _PASSES * n * 3 * len(data.classes) * n_folds,
+        }
+        if kind == "nearest neighbour" and "kernel" not in found and n_columns == n:
             kind = "kernel"  # which computes the same tables
         if kind not in pairs:
             return 0.0

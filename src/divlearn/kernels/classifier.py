@@ -20,9 +20,11 @@ from divlearn.fitting.calibration import Forms
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import check_new
 from divlearn.fitting.selection import HeldOut
-from divlearn.fitting.training import Chosen, Grid, HeldOutClassifier, Training
+from divlearn.fitting.training import Chosen, Grid, HeldOutClassifier, Memo, Training
 from divlearn.kernels import tables
 from divlearn.kernels.kernel import DivergenceKernel
+from divlearn.kernels.landmarks import LARGE, Landmarks, LeastSquares, make_definite
+from divlearn.kernels.shared import shared_columns, shared_tables
 from divlearn.kernels.tables import Point, decay
 
 # Tried by default: AIRM, Stein, the paper's "Burg" and what lies between and beyond; Jeffreys.
@@ -34,7 +36,6 @@ POINTS: tuple[Point, ...] = (
     (2.0, 2.0),
     (0.0, 1.0),
 )
-_LARGEST_TABLE = 2**31  # bytes
 SHARPNESSES = (3.0, 10.0, 30.0)  # below 3 a lost decision costs too little, and accuracy is lost
 _MARGIN = 0.2  # the loss, in units of decisions, at which scores begin to fall slowly
 
@@ -82,7 +83,12 @@ def couple(decisions: RealArray, sharpness: float) -> RealArray:
     return -np.log1p(losses / (_MARGIN * sharpness))
 
 
-COUPLED = Forms(len(SHARPNESSES), lambda decisions, form: couple(decisions, SHARPNESSES[form]))
+def score_form(decisions: RealArray, form: int) -> RealArray:
+    """Score classes by decisions between pairs; models on landmarks have scores of every form."""
+    return decisions[..., form] if decisions.ndim == 3 else couple(decisions, SHARPNESSES[form])
+
+
+COUPLED = Forms(len(SHARPNESSES), score_form)
 
 
 def other_penalties(best: Candidate, penalties: Sequence[float]) -> list[Candidate]:
@@ -102,7 +108,10 @@ class MachineClassifier(HeldOutClassifier[Candidate]):
 
     def _class_scores(self, decisions: RealArray) -> RealArray:
         form, _ = self.calibration_
-        return decisions if decisions.ndim == 1 else COUPLED.score(decisions, form)
+        if decisions.ndim == 1:
+            return decisions
+        scores = COUPLED.score(decisions, form)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
 
 class DivergenceKernelClassifier(MachineClassifier):
@@ -149,8 +158,8 @@ class DivergenceKernelClassifier(MachineClassifier):
         figures are not optimistic.
     oof_proba_ : ndarray, shape (n_matrices, n_classes), the same for `predict_proba`.
     held_out_accuracy_ : float, of these probabilities.
-    kernel_ : DivergenceKernel, the one chosen, with the training matrices.
-    svc_ : SVC, the machine, fitted on all training matrices.
+    kernel_ : DivergenceKernel, the one chosen, with the training matrices or landmarks.
+    svc_ : SVC, the machine, fitted on all training matrices; or what replaces it, see Notes.
     message_ : str, what was tried and chosen, in a sentence.
     n_features_in_ : int, size of the matrices.
 
@@ -163,8 +172,9 @@ class DivergenceKernelClassifier(MachineClassifier):
     two classes the score is the decision itself. `predict` returns the class with the highest
     probability. The accuracies in ``cv_results_`` are those of the scores with A = 10.
 
-    Memory grows with the square of the number of matrices: 8 bytes for each pair and divergence, at
-    most 2 GiB, which is some 6,700 matrices with the default grid.
+    Time and memory grow with the square of the number of matrices up to 4,000, and linearly beyond:
+    a least-squares machine then has the kernels of 1,000 landmarks, a stratified part of the data,
+    as features. Tables of divergences have 8 bytes for each entry, and may have 2 GiB.
 
     Examples
     --------
@@ -184,7 +194,7 @@ class DivergenceKernelClassifier(MachineClassifier):
 
     oof_decision_: RealArray
     kernel_: DivergenceKernel
-    svc_: SVC
+    svc_: SVC | LeastSquares
 
     def __init__(
         self,
@@ -217,10 +227,10 @@ class DivergenceKernelClassifier(MachineClassifier):
         """Divergences with the middle scale and C, then other scales and values of C."""
         data, (multiples, Cs) = training.data, self._check_grid()
         points = _check_points(self.alphas, self.betas)
-        known = shared_tables(training, points)
-        copies = tables.find_copies(data.matrices)
+        known, some = shared_tables(training, points), shared_columns(training)
+        copies, weights = tables.find_copies(data.matrices[some]), data.weights[some]
         units = {
-            (("alpha", alpha), ("beta", beta)): tables.median_scale(table, copies, data.weights)
+            (("alpha", alpha), ("beta", beta)): tables.median_scale(table[some], copies, weights)
             for (alpha, beta), table in known.items()
         }
         middle, C = multiples[len(multiples) // 2], Cs[len(Cs) // 2]
@@ -242,7 +252,9 @@ class DivergenceKernelClassifier(MachineClassifier):
 
     def _learner(
         self, training: Training, number: int
-    ) -> Callable[[Candidate], tuple[SVC, Candidate]]:
+    ) -> Callable[[Candidate], tuple[SVC | LeastSquares, Candidate]]:
+        if len(training.data.codes) > LARGE:
+            return self._on_landmarks(training, number)
         rows, data = training.parts[number][0], training.data
 
         def learn(candidate: Candidate) -> tuple[SVC, Candidate]:
@@ -253,13 +265,42 @@ class DivergenceKernelClassifier(MachineClassifier):
 
         return learn
 
-    def _decide(self, model: tuple[SVC, Candidate], training: Training, number: int) -> RealArray:
+    def _on_landmarks(
+        self, training: Training, number: int
+    ) -> Callable[[Candidate], tuple[SVC | LeastSquares, Candidate]]:
+        rows, data, squares = training.parts[number][0], training.data, Memo()
+        columns = shared_columns(training)
+
+        def learn(candidate: Candidate) -> tuple[SVC | LeastSquares, Candidate]:
+            point, chosen = candidate[:2], dict(candidate)
+            table = self._table(training, candidate)
+
+            def inner(scale: float) -> RealArray:
+                find = lambda: make_definite(decay(table[columns], scale))  # noqa: E731
+                return training.once((*point, scale), find)
+
+            def prepare() -> Landmarks:
+                measure = lambda some: table[rows[some]]  # noqa: E731
+                return Landmarks(measure, inner, data.codes[rows], data.weights[rows])
+
+            found = squares.once(point, prepare).learn(chosen["C"], chosen["scale"])
+            return found, candidate
+
+        return learn
+
+    def _decide(
+        self, model: tuple[SVC | LeastSquares, Candidate], training: Training, number: int
+    ) -> RealArray:
         (machine, candidate), (train, held) = model, training.parts[number]
-        table = self._table(training, candidate)[np.ix_(held, train[machine.support_])]
-        return decide_pairs(machine, decay(table, dict(candidate)["scale"]))
+        table, scale = self._table(training, candidate), dict(candidate)["scale"]
+        if isinstance(machine, LeastSquares):
+            return machine.decide(decay(table[held], scale))
+        return decide_pairs(machine, decay(table[np.ix_(held, train[machine.support_])], scale))
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
         kernel = self.kernel_.transform_checked(matrices)
+        if isinstance(self.svc_, LeastSquares):
+            return self.svc_.decide(kernel)
         return decide_pairs(self.svc_, kernel[:, self.svc_.support_])
 
     def _keep(
@@ -277,7 +318,7 @@ class DivergenceKernelClassifier(MachineClassifier):
         self.svc_, _ = self._learner(training, training.whole)(best)
         alpha, beta, scale, _ = dict(best).values()
         self.kernel_ = DivergenceKernel((alpha, beta), scale, engine=training.engine)
-        self.kernel_.fit_checked(training.data.matrices)
+        self.kernel_.fit_checked(training.data.matrices[shared_columns(training)])
 
     @property
     def coupling_(self) -> tuple[float, float]:
@@ -302,25 +343,3 @@ def _check_points(alphas: ArrayLike | None, betas: ArrayLike | None) -> list[Poi
         raise ValueError(f"{given} is given, but {missing} is not; pass both, or neither")
     pairs = product(as_axis(alphas, "alphas").tolist(), as_axis(betas, "betas").tolist())
     return list(dict.fromkeys(tables.symmetric_point(*pair) for pair in pairs))
-
-
-def shared_tables(training: Training, points: Sequence[Point]) -> dict[Point, RealArray]:
-    """Compute tables of divergences once for all classifiers of a training."""
-    key = "tables", tuple(points)
-    return training.once(key, lambda: make_tables(training.engine, training.data.matrices, points))
-
-
-def make_tables(
-    engine: Engine, matrices: RealArray, points: Sequence[Point]
-) -> dict[Point, RealArray]:
-    """Compute symmetrised divergences of all matrices, by point, if memory allows."""
-    n_matrices, n_points = len(matrices), len(points)
-    needed = 8 * n_matrices**2 * n_points
-    if needed > _LARGEST_TABLE:
-        raise ValueError(
-            f"n_matrices={n_matrices} with {n_points} divergences (alpha, beta) need "
-            f"{needed / 2**30:.1f} GiB for a table of all pairs, but must need <= "
-            f"{_LARGEST_TABLE / 2**30:g} GiB; fit on a random subset, or pass fewer alphas and "
-            "betas"
-        )
-    return dict(zip(points, tables.square_tables(engine, matrices, points), strict=True))

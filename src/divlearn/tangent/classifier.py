@@ -19,11 +19,11 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training, in_turn
 from divlearn.geometry import invsqrtm
 from divlearn.kernels.classifier import COUPLED, Candidate, decide_pairs, fit_svc
+from divlearn.kernels.landmarks import LARGE, Landmarks, LeastSquares, pick_landmarks
 from divlearn.kernels.tables import decay
 from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
 from divlearn.tangent.discriminants import RDA, Linear, Quadratic, fit_lda, span
-from divlearn.tangent.landmarks import Landmarks, LeastSquares
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +40,24 @@ class Machine:
         return COUPLED.all(decide_pairs(self.machine, decay(table, self.gamma)))
 
 
-Model = Linear | Quadratic | Machine | LeastSquares
+@dataclass(frozen=True, eq=False)
+class OnLandmarks:
+    """Least squares with Gaussian kernels of some vectors."""
+
+    squares: LeastSquares
+    gamma: float
+    landmarks: Annotated[RealArray, "n_landmarks n_entries"]
+
+    def decide(self, vectors: RealArray) -> RealArray:
+        """Scores of every form, shape (n_vectors, n_classes, n_forms)."""
+        table = euclidean_distances(vectors, self.landmarks, squared=True)
+        return self.squares.decide(decay(table, self.gamma))
+
+
+Model = Linear | Quadratic | Machine | OnLandmarks
 Learn = Callable[..., Model]  # of parameters
 
 _POINTS = ("mean", "identity")
-_LARGE = 4000  # matrices, above which a table of all pairs takes too long
-_GIVEN = Forms(COUPLED.n_forms, lambda scores, form: scores[..., form])  # by the models
 _PENALTIES = [1.0, 10.0, 100.0, 1000.0]  # of logistic regression, the strongest first
 _ROUNDING = 1e-12
 
@@ -126,14 +138,14 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
 
     @property
     def _forms(self) -> Forms:  # type: ignore[override]
-        return _GIVEN if self.model == "rbf" else SCORES
+        return COUPLED if self.model == "rbf" else SCORES
 
     def _grid(self, training: Training) -> Grid[Candidate]:
         _, values = self._method(training)
         return in_turn([tuple(one.items()) for one in ParameterGrid(values)])
 
     def _method(self, training: Training) -> tuple[Callable[..., Learn], dict[str, list[float]]]:
-        if self.model == "rbf" and len(training.data.codes) > _LARGE:
+        if self.model == "rbf" and len(training.data.codes) > LARGE:
             return _ON_LANDMARKS
         return _METHODS[self.model]
 
@@ -237,6 +249,18 @@ def _rbf(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     return learn
 
 
+def _on_landmarks(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
+    landmarks = vectors[pick_landmarks(y)]
+    inner = euclidean_distances(landmarks, squared=True)
+    squares = Landmarks(
+        lambda some: euclidean_distances(vectors[some], landmarks, squared=True),
+        lambda gamma: decay(inner, gamma),
+        y,
+        weights,
+    )
+    return lambda C, gamma: OnLandmarks(squares.learn(C, gamma), gamma, landmarks)
+
+
 # What is learned once for all parameters, and values of these to choose from.
 _METHODS: dict[str, tuple[Callable[..., Learn], dict[str, list[float]]]] = {
     "lda": (_lda, {}),
@@ -246,6 +270,6 @@ _METHODS: dict[str, tuple[Callable[..., Learn], dict[str, list[float]]]] = {
 }
 # Penalties of squares are smaller than those of margins, and cost little.
 _ON_LANDMARKS = (
-    lambda *data: Landmarks(*data).learn,
+    _on_landmarks,
     {"C": [0.1, 1.0, 10.0, 100.0], "gamma": [0.1, 0.3, 1.0, 3.0]},
 )
