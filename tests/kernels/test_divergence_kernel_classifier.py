@@ -399,9 +399,10 @@ def test_nothing_to_compare():
 
 
 def test_too_many_matrices():
-    X = np.linspace(1, 2, 50_000)[:, None, None]
-    with pytest.raises(ValueError, match=r"n_matrices=50000 with 6 divergences .* fit on a random"):
-        DivergenceKernelClassifier().fit(X, np.arange(50_000) % 2)
+    X = np.linspace(1, 2, 100_000)[:, None, None]
+    message = r"n_matrices=100000 with 6 divergences .* fit on a random"
+    with pytest.raises(ValueError, match=message):
+        DivergenceKernelClassifier().fit(X, np.arange(100_000) % 2)
 
 
 # --- coupling

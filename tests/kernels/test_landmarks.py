@@ -61,11 +61,12 @@ def test_few_landmarks_minimise_the_penalised_squares(block, monkeypatch):
 
 
 def test_landmarks_are_stratified(monkeypatch):
-    monkeypatch.setattr("divlearn.kernels.landmarks._MOST", 40)
+    monkeypatch.setattr("divlearn.kernels.landmarks._LANDMARKS", 40)
     codes = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], (100, 200, 100)))
     rows = pick_landmarks(codes)
     assert len(np.unique(rows)) == 40
     assert np.abs(np.bincount(codes[rows]) - [10, 20, 10]).max() <= 1
+    assert len(pick_landmarks(np.repeat(np.arange(50), 20))) == 500  # of many classes
 
 
 def test_indefinite_kernels_get_the_absolute_values_of_their_eigenvalues():
@@ -79,7 +80,7 @@ def test_indefinite_kernels_get_the_absolute_values_of_their_eigenvalues():
 def few_are_many(monkeypatch):
     for module in ("kernels.classifier", "kernels.shared", "nearest.neighbors"):
         monkeypatch.setattr(f"divlearn.{module}.LARGE", 50)
-    monkeypatch.setattr("divlearn.kernels.landmarks._MOST", 30)
+    monkeypatch.setattr("divlearn.kernels.landmarks._LANDMARKS", 30)
 
 
 @pytest.mark.usefixtures("few_are_many")

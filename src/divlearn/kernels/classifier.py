@@ -173,8 +173,9 @@ class DivergenceKernelClassifier(MachineClassifier):
     probability. The accuracies in ``cv_results_`` are those of the scores with A = 10.
 
     Time and memory grow with the square of the number of matrices up to 4,000, and linearly beyond:
-    a least-squares machine then has the kernels of 1,000 landmarks, a stratified part of the data,
-    as features. Tables of divergences have 8 bytes for each entry, and may have 2 GiB.
+    a least-squares machine then has the kernels of landmarks as features, a stratified part of the
+    data: 500, or 10 per class if that is more. Tables of divergences have 8 bytes for each entry,
+    and may have 2 GiB.
 
     Examples
     --------

@@ -15,7 +15,7 @@ from divlearn.geometry import compose
 from divlearn.kernels.tables import decay
 
 LARGE = 4000  # matrices, above which tables of all pairs take too long
-_MOST = 1000  # landmarks
+_LANDMARKS, _PER_CLASS = 500, 10  # the larger number of both; more gain little accuracy
 _BLOCK = 4096  # matrices whose kernels are held at a time
 _RIDGE = 1e-12  # relative to sums of kernels, for copies among landmarks
 FLOORS = (0.003, 0.03, 0.3)  # of estimated shares, whose logarithms are scores
@@ -23,7 +23,8 @@ FLOORS = (0.003, 0.03, 0.3)  # of estimated shares, whose logarithms are scores
 
 def pick_landmarks(codes: Indices) -> Indices:
     """Rows of landmarks, as many of every class as its share."""
-    places = np.linspace(0, len(codes) - 1, min(_MOST, len(codes))).astype(int)
+    wanted = max(_LANDMARKS, _PER_CLASS * (int(codes.max()) + 1))
+    places = np.linspace(0, len(codes) - 1, min(wanted, len(codes))).astype(int)
     return np.argsort(codes, kind="stable")[places]
 
 

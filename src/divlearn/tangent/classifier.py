@@ -74,7 +74,7 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
         Linear discriminants with the shrinkage of Ledoit and Wolf, logistic regression, Friedman's
         regularised discriminant analysis, or a support vector machine with a Gaussian kernel.
         Their parameters are chosen by the held-out likelihood. With more than 4,000 matrices "rbf"
-        is a least-squares machine with kernels of 1,000 landmarks, a stratified part of the data.
+        is a least-squares machine with kernels of 500 landmarks, or 10 per class.
     at : {"mean", "identity"}, default="mean"
         G, the point of tangency: the AIRM mean of the training matrices, or the identity, where
         vectors are those of log X.
