@@ -17,9 +17,9 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Folded
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import Checked
-from divlearn.fitting.progress import say, tell
+from divlearn.fitting.progress import overheard, say, tell
 from divlearn.kernels import POINTS
-from divlearn.kernels.classifier import make_tables
+from divlearn.kernels.shared import make_tables
 from divlearn.tolerances import LEARNING_ACCURACY
 
 Members = dict[str, BaseEstimator]
@@ -31,6 +31,15 @@ _PASSES = 6
 _PROBED = 32  # matrices, to see how long a divergence takes
 
 clock = time.monotonic  # tests have their own
+
+
+class _TimeUp(Exception):
+    """The time of the members is over."""
+
+
+def _check_time(end: float) -> None:
+    if end < np.inf and clock() > end:
+        raise _TimeUp
 
 
 class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
@@ -47,6 +56,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
     cv: Splitter
     random_state: RandomState
     engine: str | Engine
+    n_jobs: int | None
     verbose: int
 
     hermitian_: bool
@@ -120,8 +130,15 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
                     continue
                 tell(f"kinds of {self._kind}s", done, len(kinds), f"fitting {kind}{reached}")
                 say(self, f"{clock() - began:.1f} s: fitting {kind}{reached}")
+                fit = partial(self._fit_member, kind, training, own, seed)
+                # One member is needed, however long it takes.
+                end = began + limit if found and limit else np.inf
                 try:
-                    found[kind] = stage(kind, partial(self._fit_member, kind, training, own, seed))
+                    with overheard(partial(_check_time, end)):
+                        found[kind] = stage(kind, fit)
+                except _TimeUp:
+                    notes.append(f"{kind} was left out: it did not finish in time_limit={limit:g}")
+                    continue
                 # No reason to do without the others.
                 except (ValueError, FloatingPointError) as error:
                     notes.append(f"{kind} was left out: {error}")
@@ -145,6 +162,8 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
             member = self._learned(random_state=seed, engine=self.engine, verbose=verbose)
         else:
             member = own[name] if name in own else self._quick[name](engine=self.engine)
+            if self.n_jobs is not None and hasattr(member, "n_jobs"):
+                member.set_params(n_jobs=self.n_jobs)
         member.hermitian_ = self.hermitian_
         member.fit_training(training)
         if not np.isfinite(self._held_out(member)[training.data.kept[training.tested]]).all():
@@ -155,8 +174,12 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
         """Guess the seconds that a kind of member takes, from a few pairs of matrices."""
         data = training.data
         n, n_atoms = len(data.matrices), 3 * len(np.unique(data.strata))
-        pairs = {"kernel": n * n / 2, "iddl": _PASSES * n * n_atoms * len(training.folds)}
-        if kind == "nearest neighbour" and "kernel" not in found:
+        n_columns = self._n_columns(training)
+        pairs = {
+            "kernel": n * n_columns / (2 if n_columns == n else 1),
+            "iddl": _PASSES * n * n_atoms * len(training.folds),
+        }
+        if kind == "nearest neighbour" and "kernel" not in found and n_columns == n:
             kind = "kernel"  # which computes the same tables
         if kind not in pairs:
             return 0.0
@@ -164,6 +187,10 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
         began = clock()
         make_tables(training.engine, some, POINTS)
         return pairs[kind] * (clock() - began) / (len(some) ** 2 / 2)
+
+    def _n_columns(self, training: _D) -> int:
+        """Columns of tables of divergences."""
+        return len(training.data.matrices)
 
     def _average(
         self, training: _D, said: RealArray, final: RealArray, fit: FitWeights

@@ -26,6 +26,7 @@ from divlearn.fitting.progress import say
 from divlearn.fitting.training import Training
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import DivergenceKernelClassifier
+from divlearn.kernels.shared import shared_columns
 from divlearn.nearest import DivergenceMDM, NearestClassifier
 from divlearn.tangent.classifier import TangentClassifier
 
@@ -63,9 +64,9 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
         divergences. "iddl" is `IDDLClassifier`. A pair of a name and any classifier of matrices,
         such as a pipeline, adds a member of your own; see `CalibratedClassifier`.
     time_limit : float, optional
-        Seconds after which no further member is started. Cheap members come first. The kernel and
-        IDDL are skipped if they would probably take longer than what is left. At least one member
-        is fitted.
+        Seconds for the members. Cheap ones come first. The kernel and IDDL are skipped if they
+        would probably take longer than what is left. A member that has not finished by then is left
+        out. At least one member is fitted.
     cv : int or splitter, default=4
         Folds. If matrices of one group resemble each other, pass ``groups`` to `fit`: folds then
         keep groups together. Otherwise held-out accuracies are too high, and weights favour members
@@ -73,6 +74,9 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
     class_weight : dict, "balanced" or None
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
+    n_jobs : int or None, default=None
+        Threads that fit candidates of a member to folds, as in scikit-learn; None for those of
+        the engine. The result is the same for any number.
     verbose : int, default=0, 1 prints what is being fitted and the accuracy so far.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
@@ -114,12 +118,13 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
         class_weight: ClassWeight = None,
         random_state: RandomState = None,
         engine: str | Engine = "auto",
+        n_jobs: int | None = None,
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:
         self.members, self.time_limit, self.cv = members, time_limit, cv
         self.class_weight, self.random_state, self.engine = class_weight, random_state, engine
-        self.verbose, self.regularize = verbose, regularize
+        self.n_jobs, self.verbose, self.regularize = n_jobs, verbose, regularize
 
     @fit_method
     def fit(
@@ -138,6 +143,9 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
 
     def _held_out(self, member: BaseEstimator) -> RealArray:
         return member.oof_proba_
+
+    def _n_columns(self, training: Training) -> int:
+        return len(shared_columns(training))
 
     def _figure(self, name: str, member: BaseEstimator, training: Training) -> str:
         data, tested = training.data, training.tested

@@ -22,6 +22,9 @@ class CrossValidatedRegressor(Wrapped, HeldOutRegressor[tuple[()]]):
     cv : int or splitter, default=4
     random_state : int, RandomState or None, default=None
         Shuffles the folds.
+    n_jobs : int or None, default=1
+        Threads that fit copies of the estimator, as in scikit-learn; None for all that
+        ``OMP_NUM_THREADS`` allows.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes

@@ -62,6 +62,8 @@ class SPDRegressor(
         that overfit.
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
+    n_jobs : int or None, default=None
+        Threads that fit members of your own and candidates of others; see `SPDClassifier`.
     verbose : int, default=0, 1 prints what is being fitted and the R2 so far.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
@@ -104,11 +106,12 @@ class SPDRegressor(
         cv: Splitter = 4,
         random_state: RandomState = None,
         engine: str | Engine = "auto",
+        n_jobs: int | None = None,
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:
         self.members, self.time_limit, self.cv = members, time_limit, cv
-        self.random_state, self.engine = random_state, engine
+        self.random_state, self.engine, self.n_jobs = random_state, engine, n_jobs
         self.verbose, self.regularize = verbose, regularize
 
     @fit_method

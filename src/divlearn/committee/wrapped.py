@@ -26,10 +26,11 @@ class Wrapped:
         *,
         cv: Splitter = 4,
         random_state: RandomState = None,
+        n_jobs: int | None = 1,
         regularize: str | float = "raise",
     ) -> None:
         self.estimator, self.cv = estimator, cv
-        self.random_state, self.regularize = random_state, regularize
+        self.random_state, self.n_jobs, self.regularize = random_state, n_jobs, regularize
 
     @abstractmethod
     def _answer(self, model: BaseEstimator, matrices: RealArray) -> RealArray:

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
-from operator import ne
+from threading import RLock
 from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
@@ -18,20 +18,36 @@ from divlearn.fitting.labelled import Checked
 from divlearn.fitting.progress import say
 from divlearn.fitting.selection import HeldOut, Nest, nest_folds
 from divlearn.log_vectors import log_vectors
-from divlearn.threads import limit_blas
+from divlearn.threads import count_jobs, limit_blas
 
 _T = TypeVar("_T", bound=Hashable)
+_P = TypeVar("_P", bound=tuple[Hashable, ...])  # values of parameters
 _F = TypeVar("_F")
 Model = Any  # whatever `_decide` of an estimator understands
 Judge = Callable[[Sequence[RealArray], Sequence[Indices]], RealArray]  # see `HeldOut`
 
 
-class Folded:
+class Memo:
+    """Results by key, each computed once: threads that need one wait for it."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, object] = {}
+        self._locks: dict[Hashable, RLock] = {}
+
+    def once(self, key: Hashable, compute: Callable[[], _F]) -> _F:
+        """Return what was computed before under this key, or compute it."""
+        with self._locks.setdefault(key, RLock()):
+            if key not in self._known:
+                self._known[key] = compute()
+        return cast(_F, self._known[key])
+
+
+class Folded(Memo):
     """Checked matrices, their folds, and features that estimators share."""
 
     def __init__(self, data: Checked, folds: Folds, engine: Engine) -> None:
+        super().__init__()
         self.data, self.folds, self.engine = data, list(folds), engine
-        self._known: dict[Hashable, object] = {}
 
     @cached_property
     def nest(self) -> Nest:
@@ -48,21 +64,15 @@ class Folded:
         """Rows that some fold holds out, ascending."""
         return np.unique(np.concatenate([held for _, held in self.folds]))
 
-    @cached_property
+    @property
     def log_vectors(self) -> RealArray:
         """Logarithms of all matrices as vectors."""
-        return log_vectors(self.data.matrices)
+        return self.once("log vectors", lambda: log_vectors(self.data.matrices))
 
     @property
     def whole(self) -> int:
         """Number of the part that is everything."""
         return len(self.parts) - 1
-
-    def once(self, key: Hashable, compute: Callable[[], _F]) -> _F:
-        """Return what was computed before under this key, or compute it."""
-        if key not in self._known:
-            self._known[key] = compute()
-        return cast(_F, self._known[key])
 
 
 class Grid(NamedTuple, Generic[_T]):
@@ -72,15 +82,13 @@ class Grid(NamedTuple, Generic[_T]):
     refine: Callable[[_T], Sequence[_T]] = lambda _: ()
 
 
-def near_the_middle(grid: Grid[_T]) -> Grid[_T]:
-    """Candidates next to the one in the middle, then next to the best, instead of all."""
-
-    def neighbours(candidate: Any) -> list[_T]:
-        """Return those that differ in one parameter at most."""
-        each: Sequence[Any] = grid.candidates
-        return [one for one in each if sum(map(ne, one, candidate)) < 2]
-
-    return Grid(neighbours(grid.candidates[len(grid.candidates) // 2]), neighbours)
+def in_turn(candidates: Sequence[_P]) -> Grid[_P]:
+    """Values of the last parameter with the others in the middle, then the others with the best."""
+    middle = candidates[len(candidates) // 2]
+    return Grid(
+        [one for one in candidates if one[:-1] == middle[:-1]],
+        lambda best: [one for one in candidates if one[-1:] == best[-1:] and one != best],
+    )
 
 
 def shares_of(rows: Sequence[Indices], weights: RealArray) -> RealArray:
@@ -104,6 +112,7 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
     cv: Splitter
     engine: str | Engine
     random_state: RandomState
+    n_jobs: int | None = 1  # threads that fit candidates to parts; None for those of the engine
     verbose: int = 0
     regularize: str | float
 
@@ -163,12 +172,11 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
         self.model_ = self._learner(training, training.whole)(best)
 
     def _hold_out(self, training: _D) -> HeldOut[_T]:
-        learners: dict[int, Callable[[_T], Model]] = {}
+        learners = Memo()
 
         def decide(candidate: _T, number: int) -> RealArray:
-            if number not in learners:
-                learners[number] = self._learner(training, number)
-            return self._decide(learners[number](candidate), training, number)
+            learn = learners.once(number, lambda: self._learner(training, number))
+            return self._decide(learn(candidate), training, number)
 
         return HeldOut(
             decide,
@@ -176,12 +184,8 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
             training.folds,
             training.nest,
             nested=self._nested,
-            n_jobs=self._n_jobs(training),
+            n_jobs=count_jobs(self.n_jobs, training.engine.n_threads),
         )
-
-    def _n_jobs(self, training: _D) -> int:
-        """Threads that fit candidates."""
-        return 1
 
     def _keep_tried(
         self, training: _D, held_out: HeldOut[_T], grid: Grid[_T], best: _T, figure: str

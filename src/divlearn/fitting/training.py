@@ -22,7 +22,7 @@ from divlearn.fitting.held_out import (
     Grid,
     HeldOutEstimator,
     Judge,
-    near_the_middle,
+    in_turn,
     shares_of,
 )
 from divlearn.fitting.labelled import (
@@ -35,7 +35,7 @@ from divlearn.fitting.labelled import (
 from divlearn.fitting.selection import HeldOut, average_held_out
 from divlearn.tolerances import LEARNING_ACCURACY
 
-__all__ = ["Grid", "HeldOutClassifier", "Training", "choose", "near_the_middle"]
+__all__ = ["Grid", "HeldOutClassifier", "Training", "choose", "in_turn"]
 
 _T = TypeVar("_T", bound=Hashable)
 

@@ -21,8 +21,9 @@ from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Grid
 from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
-from divlearn.kernels.classifier import POINTS, check_positive, shared_table
+from divlearn.kernels.classifier import POINTS, check_positive
 from divlearn.kernels.ridge import PENALTIES, KernelModel, KernelRidge
+from divlearn.kernels.shared import shared_table
 from divlearn.kernels.tables import decay, find_copies, median_scale, symmetric_table
 from divlearn.tolerances import LEARNING_ACCURACY
 
@@ -108,7 +109,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
         penalties = check_positive(self.penalties, "penalties")
         candidates: list[Candidate] = []
         for divergence in self._divergences():
-            unit = median_scale(shared_table(training, divergence), copies, data.weights)
+            unit = median_scale(shared_table(training, divergence, POINTS), copies, data.weights)
             scales = [unit * one for one in check_positive(self.scales, "scales")]
             candidates += product([divergence], scales, penalties)
         return Grid(candidates)
@@ -130,7 +131,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
 
         @lru_cache(maxsize=1)  # candidates that differ in their penalty follow each other
         def decompose(divergence: Divergence, scale: float) -> KernelRidge:
-            table = shared_table(training, divergence)[np.ix_(rows, rows)]
+            table = shared_table(training, divergence, POINTS)[np.ix_(rows, rows)]
             return KernelRidge(decay(table, scale), data.numbers[rows], data.weights[rows])
 
         return lambda candidate: (decompose(*candidate[:2]).learn(candidate[2]), candidate)
@@ -143,7 +144,9 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
         self, model: tuple[KernelModel, Candidate], training: NumberedTraining, number: int
     ) -> RealArray:
         (found, (divergence, scale, _)), (train, held) = model, training.parts[number]
-        return found.decide(decay(shared_table(training, divergence)[np.ix_(held, train)], scale))
+        return found.decide(
+            decay(shared_table(training, divergence, POINTS)[np.ix_(held, train)], scale)
+        )
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
         divergence, scale, _ = self.best_params_.values()

@@ -7,6 +7,7 @@ from typing import Annotated, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
+from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
@@ -25,7 +26,9 @@ from divlearn.fitting import labelled
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import check_labelled, check_new
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training
-from divlearn.kernels.classifier import POINTS, shared_table
+from divlearn.kernels.classifier import POINTS
+from divlearn.kernels.landmarks import LARGE
+from divlearn.kernels.shared import shared_table
 from divlearn.kernels.tables import symmetric_table
 from divlearn.tolerances import LEARNING_ACCURACY
 
@@ -231,13 +234,17 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
 
     with :math:`D_k` the mean of the symmetrised divergences between X and its nearest neighbours in
     class k. The divergence, the number of neighbours (1 or 3) and T are chosen by the held-out
-    likelihood.
+    likelihood. With more than 4,000 matrices the divergence is log-Euclidean: others would take too
+    long between all pairs.
 
     Parameters
     ----------
     cv : int or splitter, default=4
     random_state : int, RandomState or None, default=None
     engine : str or Engine, default="auto"
+    n_jobs : int or None, default=None
+        Threads that fit candidates and folds, as in scikit-learn; None for those of the engine. The
+        result is the same for any number.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
@@ -268,13 +275,15 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
         cv: Splitter = 4,
         random_state: RandomState = None,
         engine: str | Engine = "auto",
+        n_jobs: int | None = None,
         regularize: str | float = "raise",
     ) -> None:
         self.cv, self.random_state = cv, random_state
-        self.engine, self.regularize = engine, regularize
+        self.engine, self.n_jobs, self.regularize = engine, n_jobs, regularize
 
     def _grid(self, training: Training) -> Grid[Candidate]:
-        members = [get_member(point).symmetrize() for point in POINTS]
+        few = len(training.data.codes) <= LARGE
+        members = [get_member(point).symmetrize() for point in POINTS] if few else []
         pairs = product([LOG_EUCLIDEAN, *members], _COUNTS)
         return Grid(list(pairs))
 
@@ -289,19 +298,33 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
 
     def _decide(self, model: Candidate, training: Training, number: int) -> RealArray:
         (divergence, count), (train, held) = model, training.parts[number]
-        table = shared_table(training, divergence)[np.ix_(held, train)]
-        return _scores(table, training.data.codes[train], count)
+        codes = training.data.codes[train]
+        if len(training.data.codes) <= LARGE:
+            table = shared_table(training, divergence, POINTS)[np.ix_(held, train)]
+            return _scores(_class_means(table, codes, count))
+        vectors = training.log_vectors
+        blocks = np.split(held, range(_LEAST_ROWS, len(held), _LEAST_ROWS))
+        tables = (euclidean_distances(vectors[one], vectors[train], squared=True) for one in blocks)
+        return _scores(np.concatenate([_class_means(one, codes, count) for one in tables]))
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
         divergence, count = self.best_params_["divergence"], self.best_params_["n_neighbors"]
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
         table = symmetric_table(divergence, engine, matrices, self.matrices_)
-        return _scores(table, self.codes_, count)
+        return _scores(_class_means(table, self.codes_, count))
 
 
-def _scores(table: RealArray, codes: Indices, count: int) -> RealArray:
-    """Negative logarithms of mean divergences to the nearest matrices of every class."""
-    classes = range(codes.max() + 1)
-    means = [np.sort(table[:, codes == k], axis=1)[:, :count].mean(axis=1) for k in classes]
-    distances = np.stack(means, axis=1)
+def _class_means(table: RealArray, codes: Indices, count: int) -> RealArray:
+    """Mean divergences to the nearest matrices of every class."""
+    means = []
+    for code in range(codes.max() + 1):
+        own = table[:, codes == code]
+        if own.shape[1] > count:
+            own = np.partition(own, count - 1, axis=1)[:, :count]
+        means.append(np.sort(own, axis=1).mean(axis=1))
+    return np.stack(means, axis=1)
+
+
+def _scores(distances: RealArray) -> RealArray:
+    """Negative logarithms of distances to the classes."""
     return -np.log(np.maximum(distances, max(_LEAST * distances.mean(), _SMALLEST)))

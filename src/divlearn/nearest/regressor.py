@@ -13,8 +13,9 @@ from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Grid
 from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
-from divlearn.kernels.classifier import shared_table
+from divlearn.kernels.classifier import POINTS
 from divlearn.kernels.regressor import usual_divergences
+from divlearn.kernels.shared import shared_table
 from divlearn.kernels.tables import symmetric_table
 from divlearn.nearest.neighbors import Candidate
 from divlearn.tolerances import LEARNING_ACCURACY
@@ -90,7 +91,7 @@ class NearestRegressor(HeldOutRegressor[Candidate]):
 
     def _decide(self, model: Candidate, training: NumberedTraining, number: int) -> RealArray:
         (divergence, count), (train, held) = model, training.parts[number]
-        table, data = shared_table(training, divergence), training.data
+        table, data = shared_table(training, divergence, POINTS), training.data
         known = data.numbers[train], data.weights[train]
         return _mean_of_nearest(table[np.ix_(held, train)], *known, count)
 
