@@ -1,6 +1,7 @@
 """Questions about data: which divergence, which classifier, how sure, and what is wrong."""
 
 from divlearn.judge.answer import NamedScore, RuleScore, WhichDivergence
+from divlearn.judge.channels import ChannelImportance, ChannelRow, channel_importance
 from divlearn.judge.doctor import Diagnosis, Finding, examine
 from divlearn.judge.evaluation import Evaluation, Row, default_classifiers, evaluate
 from divlearn.judge.maps import PlaneMap, plane_map
@@ -10,6 +11,8 @@ from divlearn.nearest.plane import NAMED
 
 __all__ = [
     "NAMED",
+    "ChannelImportance",
+    "ChannelRow",
     "Diagnosis",
     "Evaluation",
     "Finding",
@@ -19,6 +22,7 @@ __all__ = [
     "Row",
     "RuleScore",
     "WhichDivergence",
+    "channel_importance",
     "default_classifiers",
     "evaluate",
     "examine",
