@@ -61,6 +61,7 @@ ORDER = [
     "nearest",
     "baselines",
     "transfer",
+    "outliers",
     "committee",
     "torch",
     "judge",
