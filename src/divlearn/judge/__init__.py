@@ -5,6 +5,7 @@ from divlearn.judge.channels import ChannelImportance, ChannelRow, channel_impor
 from divlearn.judge.doctor import Diagnosis, Finding, examine
 from divlearn.judge.evaluation import Evaluation, Row, default_classifiers, evaluate
 from divlearn.judge.maps import PlaneMap, plane_map
+from divlearn.judge.reject import predict_or_reject
 from divlearn.judge.significance import PairedComparison
 from divlearn.judge.which import which_divergence
 from divlearn.nearest.plane import NAMED
@@ -27,5 +28,6 @@ __all__ = [
     "evaluate",
     "examine",
     "plane_map",
+    "predict_or_reject",
     "which_divergence",
 ]
