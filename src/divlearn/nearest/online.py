@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import is_number
 from divlearn.divergence import Divergence
 from divlearn.engines import Engine
@@ -21,32 +21,50 @@ def check_forgetting(forgetting: object) -> float:
     return float(forgetting)
 
 
+def find_codes(labels: Labels, classes: Labels) -> Indices:
+    """Return indices of labels among the classes of a fitted model."""
+    unknown = labels[~np.isin(labels, classes)]
+    if len(unknown):
+        raise ValueError(
+            f"class {unknown[0]!s} must be one of those of the first fit, {classes.tolist()}; pass "
+            "matrices of every class there"
+        )
+    return np.searchsorted(classes, labels)
+
+
+def fade(totals: RealArray, codes: Indices, forgetting: float) -> tuple[RealArray, RealArray]:
+    """Weights of what each code had before, and of new matrices: one for the latest of a code."""
+    seen, later = np.zeros(len(totals)), np.empty(len(codes))
+    for row in range(len(codes) - 1, -1, -1):
+        later[row] = seen[codes[row]]
+        seen[codes[row]] += 1
+    return totals * (1 - forgetting) ** seen, (1 - forgetting) ** later
+
+
 def continue_means(
-    means: RealArray,
-    totals: RealArray,
-    matrices: RealArray,
-    codes: Indices,
+    before: tuple[RealArray, RealArray],
+    new: tuple[RealArray, RealArray, Indices],
     divergence: Divergence,
     engine: Engine,
     names: Sequence[str],
-    forgetting: float,
 ) -> tuple[RealArray, RealArray]:
-    """Move the mean of each code to its new matrices, and return also the new total weights.
+    """Move means, of which each has a weight, to new matrices with weights and codes.
 
-    The new mean is that of the old one, with its total weight, and of the matrices, the latest
-    with weight one. This is the mean of all matrices if means are averages of vectors, and a
-    point of the geodesic if one matrix follows another in AIRM.
+    The result is the mean of the old mean and the new matrices, and the sum of their weights. If
+    means are averages of vectors, it is the mean of all matrices so far; in AIRM a single matrix
+    moves the mean along the geodesic.
     """
-    means, totals = means.copy(), totals.astype(float)
-    for code in np.unique(codes):
-        rows = np.flatnonzero(codes == code)
-        fading = (1 - forgetting) ** np.arange(len(rows), -1.0, -1.0)
-        weights = np.append(totals[code] * fading[0], fading[1:])
-        start = means[code][None]
-        everything = np.concatenate([start, matrices[rows]])
-        same = np.zeros(len(everything), np.intp)
+    (means, totals), (matrices, weights, codes) = before, new
+    means = means.copy()
+    for code in np.unique(codes):  # the others stay as they are, to the last bit
+        rows, start = np.flatnonzero(codes == code), means[code][None]
         means[code] = find_means(
-            everything, same, weights, divergence, engine, [names[code]], start
+            np.concatenate([start, matrices[rows]]),
+            np.zeros(len(rows) + 1, np.intp),
+            np.append(totals[code], weights[rows]),
+            divergence,
+            engine,
+            [names[code]],
+            start,
         )[0]
-        totals[code] = weights.sum()
-    return means, totals
+    return means, totals + np.bincount(codes, weights, len(totals))
