@@ -153,3 +153,26 @@ def test_the_picture_shows_the_ranking(data):
 def test_what_is_refused(data, options, message):
     with pytest.raises(ValueError, match=message):
         channel_importance(DivergenceMDM(), *data, **options)
+
+
+class Interrupted(DivergenceMDM):
+    """Ctrl-C comes during one of the fits."""
+
+    fits_left = 1
+
+    def fit(self, X, y):
+        if Interrupted.fits_left == 0:
+            raise KeyboardInterrupt
+        Interrupted.fits_left -= 1
+        return super().fit(X, y)
+
+
+def test_an_interrupt_keeps_the_folds_that_are_complete(data, monkeypatch):
+    X, y = data
+    monkeypatch.setattr(Interrupted, "fits_left", 2)
+    found = channel_importance(Interrupted(), X, y, cv=4)
+    assert found.message == "interrupted by the user: 2 of 4 folds completed"
+    assert found.correct_without.shape == (5, len(y) // 2)
+    monkeypatch.setattr(Interrupted, "fits_left", 3)
+    with pytest.raises(KeyboardInterrupt):
+        channel_importance(Interrupted(), X, y, cv=4, method="drop")

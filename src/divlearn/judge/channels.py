@@ -186,12 +186,13 @@ def channel_importance(
     >>> [row.name for row in found.table() if row.p_value < 0.05]
     ['C3']
     """
-    matrices = check_spd(X, regularize=regularize, ndim=3).astype(np.float64, copy=False)
+    check_spd(X, regularize=regularize, ndim=3)  # which every fold learns from its training part
+    matrices = np.asarray(X, dtype=np.float64)
     if method not in ("permute", "drop"):
         raise ValueError(f'method={method!r} must be "permute" or "drop"')
     sets = _check_channels(channels, matrices.shape[-1])
     n_repeats = check_count(n_repeats, "n_repeats")
-    data = label(np.asarray(X, np.float64), y, np.ones(len(matrices)), None, groups)
+    data = label(matrices, y, np.ones(len(matrices)), None, groups)
     data.require_two("drop the class, or pass more of it")
     rng = check_random_state(random_state)
     folds = data.folds(cv, rng)
