@@ -23,7 +23,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "transfer",
         "torch",
     ),
-    "Clusters and densities": ("cluster", "likelihood"),
+    "Clusters and densities": ("cluster", "likelihood", "outliers"),
     "Divergences": ("divergence", "means", "spd"),
     "Data": ("descriptors", "datasets", "sharded"),
     "Keeping and showing": ("models", "report", "fitting"),

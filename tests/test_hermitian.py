@@ -285,3 +285,11 @@ def test_what_is_wrong_is_said():
     v = np.array([1, 1j, 0.5])
     with pytest.raises(ValueError, match="rank-deficient"):
         divlearn.abld(np.outer(v, v.conj()), np.eye(3), 0, 0)
+
+
+def test_running_means_of_complex_matrices():
+    X = complex_wishart(5, 12, 3)
+    y = np.arange(12) % 2
+    model = DivergenceMDM("burg").fit(X[:6], y[:6]).partial_fit(X[6:], y[6:])
+    np.testing.assert_allclose(model.means_[0], X[y == 0].mean(axis=0), rtol=1e-10)
+    assert np.iscomplexobj(model.means_)

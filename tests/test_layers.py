@@ -62,6 +62,7 @@ ORDER = [
     "nearest",
     "baselines",
     "transfer",
+    "outliers",
     "committee",
     "torch",
     "judge",

@@ -44,6 +44,7 @@ ESTIMATORS = [
     (cluster.LogEuclideanKMeans(2, **ONE_START), lift_far),
     (cluster.ABMixture(2, "wishart", **SEED), lift_spd),
     (divlearn.Recenter("stein", stretch=True), lift_spd),
+    (divlearn.DivergenceOutliers("stein", threshold=1), lift_far),
     (divlearn.DivergenceMDM("stein", cv=2, **SEED), lift_spd),
     (divlearn.DivergenceKNN(), lift_spd),
     (divlearn.NearestClassifier(cv=2, **SEED), lift_spd),

@@ -19,11 +19,13 @@ from divlearn.fitting import labelled
 from divlearn.fitting.calibration import fit_temperature
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import Labelled, check_labelled, check_new
+from divlearn.fitting.targets import check_labels
 from divlearn.fitting.training import Training
 from divlearn.geometry import geodesic
-from divlearn.hermitian import is_complex
+from divlearn.hermitian import is_complex, real_form
 from divlearn.nearest import neighbors
 from divlearn.nearest.class_means import Filter, average, class_means, learn_filter, recentering
+from divlearn.nearest.online import check_forgetting, continue_means, fade, find_codes
 from divlearn.nearest.search import CANDIDATES, choose_divergence, find_slope, typical
 from divlearn.weights import normalize_weights
 
@@ -72,6 +74,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         For a sequence, (n_divergences, n_classes, d, d). ``covmeans_`` is pyRiemann's name for it.
     divergence_ : Divergence, the one given or chosen; a list of them for a sequence.
     weights_ : ndarray, shape (n_divergences,), of the divergences of a sequence; else [1].
+    totals_ : ndarray, shape (n_classes,), weights of the classes, less what was forgotten.
     scale_ : float
         Factor of divergences in `predict_proba`: 1, or for "choose" that of the lowest held-out
         log-loss.
@@ -112,6 +115,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
     means_: Annotated[RealArray, "... n_classes d d"]
     scale_: float
     weights_: Annotated[RealArray, "n_divergences"]
+    totals_: Annotated[RealArray, "n_classes"]
     cv_results_: dict[str, Any]
     oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
     _optimistic_proba: Annotated[RealArray, "n_matrices n_classes"]
@@ -162,6 +166,48 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         if len(means) > 1:
             self.weights_ = _balance(data, self._field, means, engine)
         self.means_ = means if several else means[0]
+        self.totals_ = np.bincount(data.codes, data.weights).astype(float)
+        return self
+
+    @labelled.fit_method
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        *,
+        forgetting: float = 0.0,
+    ) -> Self:
+        """Continue the means of the classes with new matrices, in their order.
+
+        Every matrix has the weight one, and removes the share ``forgetting`` of the weight of all
+        matrices of its class before it: 0.05 remembers about 20 matrices of each class. The running
+        mean is that of the old mean and the new matrices, as in `Recenter.partial_fit`: exact for
+        "burg", "reverse-burg" and metrics that embed matrices, such as "log-euclidean"; in "airm"
+        the mean moves along the geodesic to each matrix. Filter, weights, scale and a chosen
+        divergence stay as they are. The first call is `fit`, and needs matrices of all classes;
+        ``classes`` says which these are, and is checked only.
+        """
+        forgetting = check_forgetting(forgetting)
+        if not hasattr(self, "means_"):
+            self.fit(X, y)
+            find_codes(self.classes_ if classes is None else np.asarray(classes), self.classes_)
+            return self
+        matrices, engine = check_new(self, X), get_engine(labelled.engine_of(self))
+        codes = find_codes(check_labels(y, len(matrices)), self.classes_)
+        if self._filter is not None:
+            matrices = self._filter.apply(matrices)
+        before, weights = fade(self.totals_, codes, forgetting)
+        names = [f"class {name!s}" for name in self.classes_]
+        means = self.means_.reshape(len(self._field), -1, *self.means_.shape[-2:])
+        new = matrices, weights, codes
+        moved = [
+            continue_means((np.asarray(real_form(old)), before), new, one, engine, names)
+            for old, one in zip(means, self._field, strict=True)
+        ]
+        found = self._as_given(np.stack([one for one, _ in moved]))
+        self.means_ = found.reshape(self.means_.shape)
+        self.totals_ = moved[0][1]
         return self
 
     def _learn_filter(self, data: Labelled, engine: Engine) -> Labelled:
@@ -212,6 +258,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
             arithmetic = average(data.matrices, data.codes, data.weights)
             means = geodesic(centers, arithmetic, slope)
         self.means_ = self._as_given(means)
+        self.totals_ = np.bincount(data.codes, data.weights).astype(float)
         return self
 
     def transform(self, X: ArrayLike) -> RealArray:
