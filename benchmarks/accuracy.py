@@ -7,7 +7,7 @@ DIVLEARN_DATA; data that is not there is left out. --pack writes all data to fil
 
     python benchmarks/accuracy.py --methods baselines --data virus kth
     python benchmarks/accuracy.py --redo spd --jobs 16
-    python benchmarks/accuracy.py --summary --docs docs/accuracy.md
+    python benchmarks/accuracy.py --summary --docs docs
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from accuracy_data import SOURCES, Problem, load, make_problem
+from accuracy_data import EEG, SOURCES, Problem, load, make_problem
 from accuracy_methods import BASELINES, METHODS, OURS, evaluate
-from accuracy_summary import Cell, Results, report
+from accuracy_results import Cell
+from accuracy_summary import eeg_report, report
 from joblib import Parallel, delayed
 from machine import machine, machine_line, write_between_markers
 from timing import limit_threads
@@ -71,7 +72,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="tiny parts of the data, not saved")
     parser.add_argument("--summary", action="store_true", help="compute nothing")
     parser.add_argument("--json", type=Path, default=RESULTS, help="default: %(default)s")
-    parser.add_argument("--docs", type=Path, help="put the tables between their markers there")
+    parser.add_argument("--docs", type=Path, help="folder of accuracy.md and eeg.md, to fill")
     parser.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
     parser.add_argument("--pack", type=Path, help="write all data into this folder, and end")
     parser.add_argument("--packed", type=Path, help="folder of data that --pack has written")
@@ -81,6 +82,17 @@ def parse() -> argparse.Namespace:
     wanted = wanted or given.redo or set(METHODS)
     given.methods = [name for name in METHODS if name in wanted]
     return given
+
+
+def leave_out_missing(methods: Iterable[str]) -> list[str]:
+    """Keep the methods whose libraries are installed."""
+    kept = []
+    for name in methods:
+        if METHODS[name].is_installed:
+            kept.append(name)
+        else:
+            print(f"{name} is left out: {METHODS[name].needs} is not installed")
+    return kept
 
 
 def load_all(given: argparse.Namespace) -> dict[str, Any]:
@@ -96,6 +108,7 @@ def load_all(given: argparse.Namespace) -> dict[str, Any]:
 
 def run(given: argparse.Namespace, store: Store) -> None:
     cells = []
+    given.methods = leave_out_missing(given.methods)
     for name, data in load_all(given).items():
         seeds = given.seeds or ([0] if given.quick else range(SOURCES[name].seeds))
         for seed in seeds:
@@ -104,8 +117,8 @@ def run(given: argparse.Namespace, store: Store) -> None:
                 cells += [
                     (m, problem, name, seed) for m in missing(given, store, name, seed, problem)
                 ]
-    # The last methods take longest: they come first, so that processes end together.
-    cells.sort(key=lambda cell: -given.methods.index(cell[0]))
+    # The longest come first, so that processes end together: large problems, and the last methods.
+    cells.sort(key=lambda cell: (cell[1].size, given.methods.index(cell[0])), reverse=True)
     work = Parallel(given.jobs, return_as="generator_unordered", pre_dispatch=2 * given.jobs)
     for cell in work(delayed(compute)(*cell) for cell in cells):
         title = f"{cell['data']} {cell['seed']}  {METHODS[cell['method']].title:40}"
@@ -126,7 +139,11 @@ def missing(
         print(f"{name} {seed}: matrices or folds have changed; {len(stale)} results dropped")
         store.drop(stale)
     known = {cell["method"] for cell in store.find(data=name, seed=seed)} - given.redo
-    return [method for method in given.methods if method not in known]
+    return [
+        method
+        for method in given.methods
+        if method not in known and (name in EEG or not METHODS[method].eeg)
+    ]
 
 
 def compute(method: str, problem: Problem, name: str, seed: int) -> Cell:
@@ -159,10 +176,11 @@ def main() -> None:
     if not store.cells:
         print("no results yet")
         return
-    text = report(Results(store.cells), machine_line(store.machine))
-    print(text)
-    if given.docs:
-        write_between_markers(given.docs, text)
+    for page, make in {"accuracy.md": report, "eeg.md": eeg_report}.items():
+        text = make(store.cells, machine_line(store.machine))
+        print(text)
+        if given.docs:
+            write_between_markers(given.docs / page, text)
 
 
 if __name__ == "__main__":

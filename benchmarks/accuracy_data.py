@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from zlib import crc32
@@ -24,6 +24,7 @@ from sklearn.model_selection import StratifiedKFold
 from divlearn.datasets import Dataset, Split, load_japanese_vowels
 from divlearn.descriptors import RegionCovariance
 from divlearn.spd import SPDRepairWarning, check_spd
+from divlearn.transfer import Recenter
 
 BRODATZ_TRAIN, BRODATZ_TEST = 20, 10  # patches of every texture
 VOWELS_TRAIN = 270  # as many as in the official split
@@ -47,6 +48,15 @@ class Source:
     single: bool = False  # whether all seeds share one split
 
 
+@dataclass(frozen=True)
+class Column:
+    """A column of a table of results: some splits of a data set."""
+
+    title: str
+    data: str
+    seeds: range
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """Matrices to train on and to test on, inner folds of the former, and groups if there are."""
@@ -56,7 +66,26 @@ class Problem:
     X_test: np.ndarray
     y_test: np.ndarray
     fold: np.ndarray  # number of the inner fold that holds out each training matrix
-    groups: np.ndarray | None
+    groups: np.ndarray | None  # that inner folds keep together
+    domains: tuple[np.ndarray, np.ndarray] | None  # sessions or subjects of both parts
+
+    def recentered(self) -> Problem:
+        """Move the mean of every session or subject, without labels, to the identity.
+
+        A test part always has means of its own, also where its subjects are trained on.
+        """
+        assert self.domains is not None
+        train, test = self.domains
+        model = Recenter()
+        moved = model.fit_transform(self.X_train, self.y_train, train)
+        return replace(
+            self, X_train=moved, X_test=model.transform(self.X_test, train.max() + 1 + test)
+        )
+
+    @property
+    def size(self) -> int:
+        """About proportional to the time of most methods."""
+        return len(self.y_train) * len(np.unique(self.y_train)) * self.X_train.shape[-1]
 
     @property
     def cv(self) -> list[Split]:
@@ -142,7 +171,17 @@ SOURCES = {
     "eth80": Source("ETH-80", 10),
     "emg": Source("EMG", 6),
     "utkinect": Source("UTKinect", 10),
+    "bciciv2b": Source("BCI IV 2b", 18),
+    "eegmat": Source("EEGMAT", 8),
 }
+SETS = {name: Column(source.title, name, range(source.seeds)) for name, source in SOURCES.items()}
+EEG_COLUMNS = {
+    "2b sessions": Column("2b, across sessions", "bciciv2b", range(9)),
+    "2b subjects": Column("2b, across subjects", "bciciv2b", range(9, 18)),
+    "eegmat within": Column("EEGMAT, within recordings", "eegmat", range(2)),
+    "eegmat subjects": Column("EEGMAT, across subjects", "eegmat", range(2, 8)),
+}
+EEG = {column.data for column in EEG_COLUMNS.values()}
 
 
 def load(name: str, packed: Path | None = None) -> Mapping[str, np.ndarray]:
@@ -185,21 +224,21 @@ def make_problem(data: Mapping[str, np.ndarray], seed: int, quick: bool) -> Prob
     matrices = np.zeros((len(y), data["d"], data["d"]))
     matrices[:, *np.tril_indices(data["d"])] = data["tri"]
     matrices = check_spd(matrices + np.tril(matrices, -1).mT)
-    return Problem(
-        matrices[train],
-        y[train],
-        matrices[test],
-        y[test],
-        fold,
-        None if quick or "group" not in data else _groups(data["group"][train], fold),
-    )
+    domains = (data["group"][train], data["group"][test]) if "group" in data else None
+    groups = None if quick or domains is None else _groups(data, train, fold)
+    return Problem(matrices[train], y[train], matrices[test], y[test], fold, groups, domains)
 
 
 def _first_of_classes(y: np.ndarray, classes: np.ndarray, size: int) -> np.ndarray:
     return np.concatenate([np.flatnonzero(y == label)[:size] for label in classes])
 
 
-def _groups(groups: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """Groups that inner folds keep together; the folds themselves where they split groups."""
-    pairs = np.unique(np.column_stack([groups, fold]), axis=0)
-    return groups if len(pairs) == len(np.unique(groups)) else fold
+def _groups(data: Mapping[str, np.ndarray], train: np.ndarray, fold: np.ndarray) -> np.ndarray:
+    """Widest groups that inner folds keep together; the folds themselves where they split all."""
+    for name in ("subject", "group"):
+        if name in data:
+            groups = data[name][train]
+            pairs = np.unique(np.column_stack([groups, fold]), axis=0)
+            if len(pairs) == len(np.unique(groups)):
+                return groups
+    return fold

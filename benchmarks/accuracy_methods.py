@@ -1,7 +1,7 @@
 """The classifiers that the benchmark of accuracy compares: usual ones, and those of divlearn.
 
-Nothing beyond the dependencies of divlearn is needed: nearest means and tangent vectors are its
-own, which a test compares with those of pyRiemann.
+Nearest means and tangent vectors are those of divlearn, which a test compares with pyRiemann's.
+Methods of accuracy_rivals.py need another library, and are left out where it is not installed.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import numpy as np
 from accuracy_data import Problem
+from accuracy_rivals import make_csp, make_fgmdm, make_spdnet
 from joblib import Memory
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -70,6 +72,13 @@ class Method:
     title: str
     make: Callable[[int, Folds], Any]  # of the seed and the inner folds
     ours: bool = False
+    needs: str | None = None  # a library that may not be installed
+    eeg: bool = False  # whether it runs on EEG only
+    recentered: bool = False  # whether the means of sessions or subjects are moved first
+
+    @property
+    def is_installed(self) -> bool:
+        return self.needs is None or find_spec(self.needs) is not None
 
 
 def _logistic() -> LogisticRegression:
@@ -103,6 +112,14 @@ METHODS = {
     "ts-lda": Method(
         "shrinkage LDA, tangent vectors", lambda *_: make_pipeline(TangentVectors(), _lda())
     ),
+    "ts-svm": Method(
+        "linear SVM, tangent vectors",
+        lambda _, cv: searched("mean", SVC(kernel="linear"), LINEAR, cv),
+        eeg=True,
+    ),
+    "fgmdm": Method("FgMDM", lambda *_: make_fgmdm(), needs="pyriemann", eeg=True),
+    "csp-lda": Method("CSP and LDA", lambda *_: make_csp(), needs="pyriemann", eeg=True),
+    "spdnet": Method("SPDNet", lambda seed, _: make_spdnet(seed), needs="spd_learn"),
     "leml": Method("LEML", lambda seed, _: LEML(random_state=seed)),
     "ksp-le": Method(
         "kernel sparse coding, log-Euclidean",
@@ -147,17 +164,29 @@ METHODS = {
         "SPDClassifier", lambda seed, cv: SPDClassifier(cv=cv, random_state=seed), ours=True
     ),
 }
+EEG_METHODS = ["mdm", "fgmdm", "csp-lda", "ts-lr", "ts-svm", "ts-rbf", "spdnet", "iddl", "spd"]
+RECENTERED = {name: f"{name}-recentered" for name in EEG_METHODS}
+METHODS |= {
+    RECENTERED[name]: replace(
+        METHODS[name], title=f"{METHODS[name].title}, re-centred", eeg=True, recentered=True
+    )
+    for name in EEG_METHODS
+}
 BASELINES = [name for name, method in METHODS.items() if not method.ours]
 OURS = [name for name, method in METHODS.items() if method.ours]
+SINGLE = [*(name for name in BASELINES if not METHODS[name].eeg), "kernel"]  # rivals of IDDL
 
 
 def evaluate(name: str, problem: Problem, seed: int) -> dict[str, Any]:
     """Fit on the training part, predict the test part once."""
-    model = METHODS[name].make(seed, problem.cv)
+    method = METHODS[name]
+    model = method.make(seed, problem.cv)
     CACHE.clear(warn=False)  # so that none profits from the work of another
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         started = time.process_time()
+        if method.recentered:
+            problem = problem.recentered()
         fit_grouped(model, problem.X_train, problem.y_train, problem.groups)
         fitted = time.process_time()
         # Labels are those of the highest probability, as `predict` of all these classifiers says.

@@ -18,7 +18,7 @@ def machine() -> dict[str, Any]:
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    libraries = ("numpy", "scipy", "pyriemann", "torch")
+    libraries = ("numpy", "scipy", "pyriemann", "spd_learn", "torch")
     versions = {one.name: one.version for one in distributions() if one.name in libraries}
     return {
         "cpu": models[0] if models else platform.machine(),

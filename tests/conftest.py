@@ -8,6 +8,7 @@ import signal
 import sys
 import warnings
 from importlib import import_module
+from inspect import unwrap
 
 import numpy as np
 import pytest
@@ -136,7 +137,7 @@ def small_grids(monkeypatch):
 def short_fits(monkeypatch, small_grids):
     """Defaults that make fits fast, for tests of what is around them, such as the program."""
     for name, short in {"max_iter": 1, "cv": 2}.items():
-        monkeypatch.setitem(IDDLClassifier.__init__.__kwdefaults__, name, short)
+        monkeypatch.setitem(unwrap(IDDLClassifier.__init__).__kwdefaults__, name, short)
     monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 1e-2)
 
 

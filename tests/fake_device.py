@@ -158,9 +158,10 @@ class FakeDeviceEngine(ReferenceEngine):
         found = super().encode_filters(*_inside(data, filters), alpha, beta)
         return DeviceArray(found) if isinstance(data, DeviceData) else found
 
-    def pull_filters(self, data, filters, alpha, beta, cotangent):
+    def pull_filters(self, data, filters, alpha, beta, cotangent, *, parameters=False):
         inside, filters, cotangent = _inside(data, filters, cotangent)
-        back = super().pull_filters(inside, filters, alpha, beta, cotangent)
+        known = inside, filters, alpha, beta, cotangent
+        back = super().pull_filters(*known, parameters=parameters)
         if not isinstance(data, DeviceData):
             return back
         return back._replace(filters=DeviceArray(back.filters))

@@ -104,6 +104,8 @@ def lifted(estimator, lift):
     }
     if hasattr(estimator, "score"):
         methods["score"] = _score
+    if hasattr(estimator, "partial_fit"):
+        methods["partial_fit"] = _partial_fit
     kinds = [mixin for mixin in MIXINS if isinstance(estimator, mixin)]
     stand_in = type(f"Lifted{type(estimator).__name__}", (_Methods, *kinds, BaseEstimator), methods)
     return stand_in(estimator, lift)
@@ -139,9 +141,7 @@ def _fit(name, *, weighted):
         samples = self._lift(X, reset=True)
         self._fitted = clone(self.estimator)
         result = getattr(self._fitted, name)(samples, y, **parameters)
-        for attribute, value in vars(self._fitted).items():
-            if attribute.endswith("_") and attribute != "n_features_in_":
-                setattr(self, attribute, value)
+        _show_attributes(self)
         return self if name == "fit" else _rows(result)
 
     # Checks look at the signature to see whether weights are taken.
@@ -150,6 +150,23 @@ def _fit(name, *, weighted):
             self, X, y, {} if sample_weight is None else {"sample_weight": sample_weight}
         )
     return lambda self, X, y=None: call(self, X, y, {})
+
+
+def _partial_fit(self, X, y=None, **parameters):
+    first = not hasattr(self, "_fitted")
+    samples = self._lift(X, reset=first)
+    if first:
+        self._fitted = clone(self.estimator)
+    self._fitted.partial_fit(samples, y, **parameters)
+    _show_attributes(self)
+    return self
+
+
+def _show_attributes(stand_in):
+    """Give a stand-in what its estimator learned."""
+    for attribute, value in vars(stand_in._fitted).items():
+        if attribute.endswith("_") and attribute != "n_features_in_":
+            setattr(stand_in, attribute, value)
 
 
 def _answer(name):

@@ -395,7 +395,7 @@ BAD = {
     "zero by zero": (np.empty((2, 0, 0)), ValueError, r"is empty, shape \(2, 0, 0\)"),
     "a vector": (np.ones(3), ValueError, r"has shape \(3,\), expected \(\.\.\., d, d\)"),
     "a number": (1.0, ValueError, r"has shape \(\), expected \(\.\.\., d, d\)"),
-    "complex": (GOOD + 0j, TypeError, r"has dtype complex128, but must be real numbers"),
+    "complex": (GOOD + 1j, ValueError, r"is complex but not Hermitian: .* = 2 at \(0, 0\)"),
     "object": (GOOD.astype(object), TypeError, r"has dtype object"),
     "string": (GOOD.astype(str), TypeError, r"has dtype <U"),
     "ragged": ([[1.0, 0.0], [0.0]], ValueError, r"is ragged"),

@@ -7,6 +7,7 @@ import inspect
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from test_layers import ORDER, ROOT
 
@@ -44,6 +45,21 @@ def test_code_on_pages_runs(path):
         compiled = compile(code, str(path), "exec")
         if not mark:
             exec(compiled, names)
+
+
+def test_both_columns_of_pyriemann_give_the_same_numbers():
+    """The table of docs/peers.md, whose cells are expressions."""
+    text = (DOCS / "peers.md").read_text()
+    names: dict = {}
+    exec(BLOCK.search(text)[2], names)
+    table = text.split("| you write | you write here |\n|---|---|\n")[1].split("\n\n")[0]
+    rows = [re.findall(r"`([^`]+)`", line) for line in table.splitlines()]
+    assert len(rows) > 20
+    for peer, ours in rows:
+        values = [np.asarray(eval(one, names)) for one in (peer, ours)]
+        assert values[0].shape == values[1].shape, peer
+        assert values[0].dtype.kind == values[1].dtype.kind, peer
+        np.testing.assert_allclose(values[1], values[0], rtol=5e-3, atol=1e-3, err_msg=peer)
 
 
 # --- links ----------------------------------------------------------------------------------------

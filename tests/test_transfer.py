@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from divlearn import Recenter, load, save
+from divlearn import Recenter, get_divergence, load, save
 from divlearn.datasets import make_wishart_clusters
 from divlearn.geometry import invsqrtm, logm
 from divlearn.nearest import DivergenceMDM
@@ -270,3 +270,104 @@ def test_single_precision_stays(data):
     rounded = model.fit_transform(X.astype(np.float32), groups=groups)
     assert rounded.dtype == model.transform(X.astype(np.float32), groups).dtype == np.float32
     np.testing.assert_allclose(rounded, exact, rtol=1e-3, atol=1e-4)
+
+
+# --- online
+
+
+@pytest.mark.parametrize("divergence", ["log-euclidean", "burg", "reverse-burg", "euclidean"])
+def test_running_means_are_means_of_all_matrices_where_these_are_averages(data, divergence):
+    """The training mean counts as one matrix of a new group."""
+    X, _, groups = data
+    model = Recenter(divergence).fit(X[groups < "d"], groups=groups[groups < "d"])
+    new = X[groups == "dora"]
+    for part in (new[:1], new[1:9], new[9:]):
+        model.partial_fit(part, groups=["dora"] * len(part))
+    expected = get_divergence(divergence).mean([model.mean_, *new])
+    np.testing.assert_allclose(model.means_[-1], expected, rtol=1e-8)
+    assert model.totals_[-1] == 1 + len(new)
+    np.testing.assert_allclose(
+        model.transform(new[:2], ["dora"] * 2), whiten(new[:2], expected), rtol=1e-6
+    )
+
+
+def test_running_means_move_along_geodesics(data):
+    X, _, groups = data
+    model = Recenter().fit(X[groups < "d"], groups=groups[groups < "d"])
+    expected, total = model.mean_, 1.0
+    for matrix in X[groups == "dora"]:
+        model.partial_fit(matrix[None], groups=["dora"], forgetting=0.1)
+        total = 0.9 * total + 1
+        expected = geodesic_riemann(expected, matrix, 1 / total)
+    np.testing.assert_allclose(model.means_[-1], expected, rtol=1e-4)
+    assert model.totals_[-1] == pytest.approx(total)
+
+
+def test_forgetting_weights_matrices_by_age(data):
+    X, _, groups = data
+    model = Recenter("log-euclidean", stretch=True).fit(
+        X[groups < "c"], groups=groups[groups < "c"]
+    )
+    rows = groups == "anna"
+    n, new = rows.sum(), X[groups == "carl"][:7]
+    model.partial_fit(new, groups=["anna"] * 7, forgetting=0.2)
+    weights = np.append(np.full(n, 0.8**7), 0.8 ** np.arange(6, -1, -1))
+    everything = np.concatenate([X[rows], new])
+    expected = get_divergence("log-euclidean").mean(everything, weights)
+    np.testing.assert_allclose(model.means_[0], expected, rtol=1e-8)
+    np.testing.assert_allclose(model.totals_, [weights.sum(), n])
+
+
+def test_running_dispersions(data):
+    """Of copies of one group, the dispersion of the group."""
+    X, _, groups = data
+    first = X[groups == "anna"]
+    model = Recenter(stretch=True).fit(first, groups=["anna"] * len(first))
+    mean, dispersion = model.means_[0], model.dispersions_[0]
+    model.partial_fit(first, groups=["anna"] * len(first))
+    np.testing.assert_allclose(model.means_[0], mean, rtol=1e-4)
+    np.testing.assert_allclose(model.dispersions_, [dispersion], rtol=1e-4)
+
+
+def test_matrices_without_groups_continue_one_session(data, tmp_path):
+    X, y, groups = data
+    old, new = groups == "anna", groups == "dora"
+    model = Recenter().fit(X[old])
+    whole = model.transform(X[new])
+    model.partial_fit(X[new][:10]).partial_fit(X[new][10:])
+    assert model.groups_.tolist() == [None]
+    single = np.concatenate([model.transform(matrix[None]) for matrix in X[new]])
+    assert np.abs(logm(single) - logm(whole)).max() < 0.3
+    classifier = DivergenceMDM().fit(Recenter().fit_transform(X[old]), y[old])
+    assert classifier.score(single, y[new]) > 0.8
+    save(model, tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").transform(X[new][:1]), single[:1])
+
+
+def test_the_first_part_is_a_fit(data):
+    X, _, groups = data
+    one = Recenter("burg").partial_fit(X[:40], groups=groups[:40])
+    np.testing.assert_array_equal(
+        one.means_, Recenter("burg").fit(X[:40], groups=groups[:40]).means_
+    )
+    one.partial_fit(X[40:], groups=groups[40:])
+    np.testing.assert_allclose(one.means_, Recenter("burg").fit(X, groups=groups).means_)
+    alone = Recenter("burg").partial_fit(X[:40]).partial_fit(X[40:])
+    np.testing.assert_allclose(alone.means_[0], X.mean(axis=0))
+
+
+def test_names_of_several_types_stay_apart(data):
+    X = data[0]
+    model = Recenter().fit(X[:40], groups=["1"] * 40).partial_fit(X[40:50], groups=[1] * 10)
+    assert model.groups_.tolist() == ["1", 1]
+
+
+def test_a_failed_part_changes_nothing(data):
+    X, _, groups = data
+    model = Recenter().fit(X, groups=groups)
+    before = model.means_
+    with pytest.raises(ValueError, match="groups has 3 entries"):
+        model.partial_fit(X[:5], groups=["new"] * 3)
+    with pytest.raises(ValueError, match=r"forgetting=-0.1 must be a number >= 0 and < 1"):
+        model.partial_fit(X[:5], forgetting=-0.1)
+    assert model.means_ is before

@@ -17,6 +17,7 @@ X, Y = make_wishart_clusters(3, 12, 3, separation=4, random_state=0)
 SEED = {"random_state": 0}
 FITS = {
     "SPDClassifier": lambda: divlearn.SPDClassifier(cv=3, **SEED).fit(X, Y),
+    "SPDRegressor": lambda: divlearn.SPDRegressor(cv=3, **SEED).fit(X, Y),
     "IDDLClassifier": lambda: divlearn.IDDLClassifier(cv=2, max_iter=1, **SEED).fit(X, Y),
     "DivergenceKernelClassifier": lambda: divlearn.DivergenceKernelClassifier(**SEED).fit(X, Y),
     "DivergenceMDM": lambda: divlearn.DivergenceMDM("choose", **SEED).fit(X, Y),

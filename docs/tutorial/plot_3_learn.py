@@ -105,5 +105,5 @@ with tempfile.TemporaryDirectory() as folder:
 print((again.predict(X[test]) == kernel.predict(X[test])).all())
 
 # %%
-# To predict numbers, use `~divlearn.iddl.IDDLRegressor`. :doc:`The last chapter <plot_4_trust>`
+# To predict numbers, use `~divlearn.committee.SPDRegressor`. :doc:`The last chapter <plot_4_trust>`
 # asks how far to trust an accuracy.

@@ -6,10 +6,12 @@ r"""The alpha-beta log-det divergence of SPD matrices, its gradients, and tables
 
 with :math:`\lambda_i` the eigenvalues of :math:`X Y^{-1}`. It is zero exactly for X = Y, invariant
 under X, Y -> A X A^T, A Y A^T, and contains most named divergences: see `divlearn.get_divergence`.
+Matrices may be complex Hermitian, for which the same formulas hold.
 """
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +20,7 @@ from divlearn.arrays import DeviceArray, IntArray, RealArray, as_real
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.engines.base import cast_results, check_out, is_descending
 from divlearn.engines.pencil import check_domain, congruence, decompose, factorize, whiteners
+from divlearn.hermitian import from_real_form, is_complex, real_form
 from divlearn.spd import check_spd
 from divlearn.spectral import abld_scalar
 from divlearn.tolerances import condition_limit
@@ -51,7 +54,7 @@ def abld(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> RealA
     Parameters
     ----------
     X, Y : array-like, shape (..., d, d)
-        SPD matrices.
+        SPD matrices, real or complex Hermitian.
     alpha, beta : float or array-like
         Parameters, any real numbers; arrays broadcast with the leading dimensions. With opposite
         signs the divergence is defined only while every eigenvalue of X Y^-1 lies in an interval.
@@ -64,7 +67,20 @@ def abld(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> RealA
     >>> round(float(abld(X, Y, 0, 1)), 6)  # Burg: tr(XY^-1) - logdet(XY^-1) - d
     1.613706
     """
-    return compare(*check_pair(X, Y), alpha, beta)
+    (X, Y), share = real_forms(X, Y)
+    return share * compare(*check_pair(X, Y), alpha, beta)
+
+
+def real_forms(*sets: ArrayLike | Prepared | None) -> tuple[list[Any], float]:
+    """Give Hermitian matrices their real form; also the factor of divergences to undo it."""
+    # One complex set makes all of them so; sets that engines prepared have their real form already.
+    if not any(map(is_complex, sets)):
+        return list(sets), 1.0
+    forms = [
+        one if one is None or isinstance(one, Prepared) else real_form(one, name, always=True)
+        for one, name in zip(sets, "XY", strict=False)
+    ]
+    return forms, 0.5
 
 
 def compare(first: RealArray, second: RealArray, alpha: ArrayLike, beta: ArrayLike) -> RealArray:
@@ -104,6 +120,12 @@ def abld_grad(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> 
     array([[ 0.,  0.],
            [ 0., -3.]])
     """
+    (X, Y), share = real_forms(X, Y)
+    if share != 1:
+        found = abld_grad(X, Y, alpha, beta)
+        in_x, in_y = map(from_real_form, (found.X, found.Y))  # of Re tr(G dX), so not halved
+        rest = (share * one for one in (found.alpha, found.beta))
+        return DivergenceGradient(share * found.value, in_x, in_y, *rest)
     first, second = check_pair(X, Y)
     pairs = Pairs(first, second, alpha, beta)
     t, vectors = pairs.decompose(vectors=True)
@@ -154,6 +176,10 @@ def pairwise_abld(
            [0.6137, 0.    ]])
     """
     chosen = get_engine(engine, n_threads)
+    (X, Y), share = real_forms(X, Y)
+    if share != 1:
+        table = pairwise_abld(X, Y, alpha=alpha, beta=beta, engine=chosen, out=out)
+        return np.multiply(table, share, out=table)
     data = chosen.prepare(X)
     if Y is not None:
         other = Y.matrices if isinstance(Y, Prepared) else check_spd(Y, ndim=3, name="Y")
@@ -205,6 +231,10 @@ def divergence_plane(
     (1, 1, 2, 2)
     """
     chosen = get_engine(engine, n_threads)
+    (X, Y), share = real_forms(X, Y)
+    if share != 1:
+        plane = divergence_plane(X, Y, alphas, betas, engine=chosen, out=out)
+        return np.multiply(plane, share, out=plane)
     data, atoms = chosen.prepare(X), check_spd(Y, ndim=3, name="Y")
     first, second = np.atleast_1d(np.asarray(alphas)), np.atleast_1d(np.asarray(betas))
     if first.ndim != 1 or second.ndim != 1:

@@ -1,6 +1,6 @@
 r"""Symmetric matrices, functions of them, and the affine-invariant geometry of SPD matrices.
 
-All functions broadcast over leading dimensions.
+All functions broadcast over leading dimensions. Matrices may be complex Hermitian; results are too.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from divlearn import tolerances
 from divlearn.arrays import Indices, RealArray, beside, check_real
+from divlearn.hermitian import from_real_form, is_complex, real_form
 
 
 def check_symmetric(
@@ -173,6 +174,8 @@ def graded_eigh(X: RealArray) -> tuple[RealArray, RealArray]:
 def _apply(
     X: ArrayLike, function: Callable[[RealArray], RealArray], name: str, *, positive: bool = True
 ) -> RealArray:
+    if is_complex(X):
+        return from_real_form(_apply(real_form(X, name), function, name, positive=positive))
     normalized, exponent = normalize(check_symmetric(X, name=name))
     eigenvalues, vectors = graded_eigh(normalized)
     eigenvalues = np.ldexp(eigenvalues, exponent[..., None])
@@ -285,6 +288,9 @@ def geodesic(start: ArrayLike, end: ArrayLike, fraction: ArrayLike) -> RealArray
     array([[2., 0.],
            [0., 3.]])
     """
+    if is_complex(start) or is_complex(end):
+        start, end = real_form(start, "start", always=True), real_form(end, "end", always=True)
+        return from_real_form(geodesic(start, end, fraction))
     base, scale = equilibrate(check_symmetric(start, name="start"))
     try:
         factor = np.linalg.cholesky(base)

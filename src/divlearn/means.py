@@ -7,11 +7,12 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from divlearn.alpha_beta import nonnegative_point
+from divlearn.alpha_beta import nonnegative_point, real_forms
 from divlearn.arrays import RealArray, as_real, beside, to_host
 from divlearn.checks import check_count, check_finite, check_number
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
+from divlearn.hermitian import from_real_form
 from divlearn.optim.frames import in_frames, move_frames
 from divlearn.optim.lbfgs import Memory
 from divlearn.spd import check_spd
@@ -90,6 +91,7 @@ def mean_abld(
     Parameters
     ----------
     X : array-like, shape (n_matrices, d, d), or data prepared by an engine
+        SPD matrices, real or complex Hermitian; the centroid is of the same kind.
     alpha, beta : float of the same sign
     sample_weight : array-like, shape (n_matrices,), optional
         Non-negative weights; equal by default. Only their ratios matter.
@@ -107,12 +109,21 @@ def mean_abld(
     """
     check_number(tol, "tol", positive=True)
     max_iter = check_count(max_iter, "max_iter", least=0)
+    (X, init), share = real_forms(X, init)
     objective = _Objective(X, alpha, beta, sample_weight, get_engine(engine, n_threads))
     found = objective.closed_form()
     if found is None:
         search = search_mean(*objective.point, objective.start(init), tol, max_iter)
         (found,) = run_searches([search], lambda _, trials: [objective.at(trials[0])])
-    return replace(found, mean=found.mean.astype(objective.dtype))
+    found = replace(found, mean=found.mean.astype(objective.dtype))
+    if share == 1:
+        return found
+    return replace(
+        found,
+        mean=from_real_form(found.mean),
+        objective=share * found.objective,
+        history=share * found.history,
+    )
 
 
 # Mean divergence to a matrix L L^T, and the mean of f_t(log(L^-1 X L^-T)), both weighted.

@@ -34,6 +34,16 @@ def available_threads(runtime: Callable[[], int] | None = None) -> int:
     return limit if given else min(_cpu_count(), limit)
 
 
+def count_jobs(n_jobs: int | None, most: int) -> int:
+    """Threads to fit models with, as in scikit-learn, where None is not one but ``most``."""
+    from joblib import effective_n_jobs  # late, as in `_cpu_count`
+
+    asked = int(effective_n_jobs(n_jobs))  # of None: what `joblib.parallel_config` says, or 1
+    if n_jobs is None and asked == 1:
+        return min(most, int(effective_n_jobs(-1)))
+    return asked
+
+
 @contextmanager
 def limit_blas(n_threads: int) -> Iterator[None]:
     """Limit BLAS inside a block: its idle threads spin and take the cores the kernels need."""

@@ -15,6 +15,7 @@ from divlearn.fitting.targets import check_rows
 from divlearn.geometry import geodesic, invsqrtm
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.nearest.class_means import find_means
+from divlearn.nearest.online import check_forgetting, continue_means, fade
 
 __all__ = ["Recenter"]
 
@@ -50,9 +51,11 @@ class Recenter(MatrixTransformer):
     Attributes
     ----------
     groups_ : ndarray, shape (n_groups,), names of the groups in `fit`; empty without groups.
+        `partial_fit` appends others, None for matrices without groups.
     means_ : ndarray, shape (n_groups, d, d), a single one without groups.
     dispersions_ : ndarray, shape (n_groups,), the squares of sigma, with ``stretch``.
-    mean_ : ndarray, shape (d, d), the mean of ``means_``.
+    totals_ : ndarray, shape (n_groups,), number of matrices, less those that were forgotten.
+    mean_ : ndarray, shape (d, d), the mean of ``means_`` in `fit`.
     n_features_in_ : int, size of the matrices.
 
     Notes
@@ -70,7 +73,8 @@ class Recenter(MatrixTransformer):
     A single matrix, which cannot show its own shift, is thus treated like the average training
     group. Many matrices keep their own mean and dispersion.
 
-    Without groups, all matrices of a call are one group, which is new in `transform`. With
+    Without groups, all matrices of a call are one group, which is new in `transform` unless
+    `partial_fit` continues it. With
     ``sklearn.set_config(enable_metadata_routing=True)``, pipelines pass on ``groups``.
 
     Examples
@@ -89,11 +93,13 @@ class Recenter(MatrixTransformer):
     """
 
     __metadata_request__fit = {"groups": True}  # noqa: RUF012
+    __metadata_request__partial_fit = {"groups": True}  # noqa: RUF012
     __metadata_request__transform = {"groups": True}  # noqa: RUF012
 
     groups_: Labels
     means_: Annotated[RealArray, "n_groups d d"]
     dispersions_: Annotated[RealArray, "n_groups"]
+    totals_: Annotated[RealArray, "n_groups"]
     mean_: Annotated[RealArray, "d d"]
 
     def __init__(
@@ -129,6 +135,7 @@ class Recenter(MatrixTransformer):
         _check_groups(names, codes, y)
         self.n_features_in_ = matrices.shape[-1]
         self.groups_ = names[:0] if groups is None else names
+        self.totals_ = np.bincount(codes).astype(float)
         self.means_ = self._find_means(matrices, codes, names)
         self.mean_ = self._find_means(self.means_, np.zeros(len(names), np.intp), _ALL)[0]
         centered = _center(matrices, codes, self.means_)
@@ -136,7 +143,62 @@ class Recenter(MatrixTransformer):
             vectors = log_vectors(centered)
             self.dispersions_ = _find_dispersions(vectors, codes)
             centered = _stretch(vectors, codes, self.dispersions_)
-        return centered.astype(matrices.dtype, copy=False)
+        return self._as_given(centered.astype(matrices.dtype, copy=False))
+
+    @fit_method
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        *,
+        forgetting: float = 0.0,
+    ) -> Self:
+        """Continue the means of groups with new matrices, in their order.
+
+        `transform` then uses these means, also for a single matrix. A group that `fit` did not see
+        starts at ``mean_``, which counts as one matrix; so do matrices without groups, which
+        continue one session. Every new matrix has the weight one, and removes the share
+        ``forgetting`` of the weight of all matrices of its group before it: 0.05 remembers about 20
+        matrices. The running mean is that of the old mean and the new matrices, which is exact for
+        "burg", "reverse-burg" and metrics that embed matrices, such as "log-euclidean". In "airm"
+        the mean moves along the geodesic to each matrix. The first call is `fit`.
+        """
+        forgetting = check_forgetting(forgetting)
+        if not hasattr(self, "mean_"):
+            self.fit(X, y, groups)
+            self.groups_ = _ALL if groups is None else self.groups_
+            return self
+        matrices = check_new(self, X)
+        names, codes = _find_groups(groups, len(matrices))
+        codes = self._add_groups(names)[codes]
+        before, weights = fade(self.totals_, codes, forgetting)
+        self.means_, self.totals_ = continue_means(
+            (self.means_, before),
+            (matrices, weights, codes),
+            get_divergence(self.divergence),
+            get_engine(self.engine),
+            [_describe(name) for name in self.groups_],
+        )
+        if self.stretch:
+            vectors = log_vectors(_center(matrices, codes, self.means_))
+            sums = np.bincount(codes, weights * (vectors**2).sum(axis=1), len(before))
+            self.dispersions_ = (before * self.dispersions_ + sums) / self.totals_
+        return self
+
+    def _add_groups(self, names: Labels) -> Indices:
+        """Return the places of groups; new ones start as the average training group."""
+        known = self.groups_.tolist()
+        new, n_known = [name for name in names.tolist() if name not in known], len(known)
+        if new:
+            self.groups_ = np.array(known + new, dtype=object)
+            starts = np.repeat(self.mean_[None], len(new), axis=0)
+            self.means_ = np.concatenate([self.means_[:n_known], starts])
+            self.totals_ = np.append(self.totals_[:n_known], np.ones(len(new)))
+        if new and self.stretch:
+            average = np.full(len(new), self.dispersions_.mean())
+            self.dispersions_ = np.append(self.dispersions_[:n_known], average)
+        return np.array([self.groups_.tolist().index(name) for name in names.tolist()])
 
     def transform(self, X: ArrayLike, groups: ArrayLike | None = None) -> RealArray:
         """Re-centre matrices; new groups have a mean of their own; see Notes.
@@ -159,7 +221,7 @@ class Recenter(MatrixTransformer):
             pulled = (1 - share) * own + share * self.dispersions_.mean()
             dispersions = np.where(new, pulled, self.dispersions_[places])
             centered = _stretch(vectors, codes, dispersions)
-        return centered.astype(matrices.dtype, copy=False)
+        return self._as_given(centered.astype(matrices.dtype, copy=False))
 
     def _find_means(self, matrices: RealArray, codes: Indices, names: Labels) -> RealArray:
         divergence, engine = get_divergence(self.divergence), get_engine(self.engine)
@@ -169,8 +231,12 @@ class Recenter(MatrixTransformer):
             np.ones(len(codes)),
             divergence,
             engine,
-            ["all matrices" if name is None else f"group {name!s}" for name in names],
+            [_describe(name) for name in names],
         )
+
+
+def _describe(name: object) -> str:
+    return "all matrices" if name is None else f"group {name!s}"
 
 
 def _find_groups(groups: ArrayLike | None, n_matrices: int) -> tuple[Labels, Indices]:

@@ -94,7 +94,7 @@ def test_bad_input(data):
         LogEuclideanKMeans(121).fit(X)
     with pytest.raises(ValueError, match=r"init has shape \(2, 4, 4\), but must have \(3, 4, 4\)"):
         LogEuclideanKMeans(3, init=X[:2]).fit(X)
-    with pytest.raises(ValueError, match="'init' parameter"):
+    with pytest.raises(ValueError, match="init='nearest' must be one of tangent"):
         LogEuclideanKMeans(3, init="nearest").fit(X)
     with pytest.warns(ConvergenceWarning, match="n_found=2 distinct clusters"):
         LogEuclideanKMeans(3, random_state=0).fit(np.repeat(X[:2], 4, axis=0))

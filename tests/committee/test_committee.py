@@ -266,26 +266,39 @@ def tick(monkeypatch):
 
     def every(seconds):
         ticks = count(0, seconds)
-        monkeypatch.setattr("divlearn.committee.classifier.clock", lambda: next(ticks))
+        monkeypatch.setattr("divlearn.committee.base.clock", lambda: next(ticks))
 
     return every
 
 
-def test_members_that_take_too_long_are_skipped(data, tick):
+def test_members_that_take_too_long_are_skipped(data, tick, monkeypatch):
     X, y, X_test, y_test = data
     members = ("iddl", "tangent rda", "kernel", "tangent lda", "nearest neighbour")
-    model = SPDClassifier(members, time_limit=30, random_state=0)
+    model = SPDClassifier(members, time_limit=20, random_state=0)
     # A probe of one second for 38 matrices: tables of 75 take 4 seconds, learning takes 22.
-    tick(1)
+    probes = []
+    monkeypatch.setattr("divlearn.committee.base.clock", lambda: float(len(probes)))
+    monkeypatch.setattr("divlearn.committee.base.make_tables", lambda *given: probes.append(given))
     model.fit(X, y)
     assert set(model.members_) == set(members) - {"iddl"}
     assert model.message_ == (
-        "4 of 5 members were fitted; iddl was skipped: it would exceed time_limit=30"
+        "4 of 5 members were fitted; iddl was skipped: it would exceed time_limit=20"
     )
     assert model.score(X_test, y_test) > 0.8
     tick(60)
     assert list(model.fit(X, y).members_) == ["tangent lda"]  # the first is always fitted
-    assert model.message_.count("it would exceed time_limit=30") == 4
+    assert model.message_.count("it would exceed time_limit=20") == 4
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_member_that_has_not_finished_in_time_is_left_out(data, tick, n_jobs):
+    X, y, X_test, y_test = data
+    members = ("tangent lda", "tangent rbf", "iddl")
+    tick(1)  # with every candidate and iteration
+    model = SPDClassifier(members, time_limit=15, n_jobs=n_jobs, random_state=0).fit(X, y)
+    assert list(model.members_) == ["tangent lda"]
+    assert "tangent rbf was left out: it did not finish in time_limit=15" in model.message_
+    assert model.score(X_test, y_test) > 0.8
 
 
 def test_time_does_not_change_members(data, tick):
@@ -361,6 +374,6 @@ def test_members_whose_numbers_fail_are_left_out(data, monkeypatch):
     def fail(*_):
         raise FloatingPointError("the objective is nan")
 
-    monkeypatch.setattr("divlearn.kernels.classifier.make_tables", fail)
+    monkeypatch.setattr("divlearn.kernels.shared.make_tables", fail)
     model = SPDClassifier(("tangent lda", "kernel"), random_state=0).fit(X, y)
     assert model.message_.endswith("kernel was left out: the objective is nan")

@@ -29,6 +29,14 @@ ESTIMATORS = [
     (divlearn.IDDLRegressor(**FAST | {"max_iter": 3}), lift_spd),
     (divlearn.IDDLTransformer(n_atoms=1, loss="ridge", **FAST | {"max_iter": 0}), lift_spd),
     (divlearn.SPDClassifier(("tangent rda", "tangent logistic"), cv=2, **SEED), lift_spd),
+    (divlearn.SPDRegressor(("tangent ridge", "nearest neighbour"), cv=2, **SEED), lift_spd),
+    (
+        divlearn.CrossValidatedRegressor(divlearn.TangentRegressor(cv=2, **SEED), cv=2, **SEED),
+        lift_spd,
+    ),
+    (divlearn.DivergenceKernelRegressor(["stein"], [1], [0.01], cv=2, **SEED), lift_far),
+    (divlearn.NearestRegressor(cv=2, **SEED), lift_spd),
+    (divlearn.TangentRegressor(cv=2, **SEED), lift_spd),
     (divlearn.DivergenceKernel(), lift_far),
     (divlearn.DivergenceKernelClassifier([0.5], [0.5], [2], [1], cv=2, **SEED), lift_far),
     (cluster.ABKMeans(2, **ONE_START), lift_far),
@@ -36,6 +44,7 @@ ESTIMATORS = [
     (cluster.LogEuclideanKMeans(2, **ONE_START), lift_far),
     (cluster.ABMixture(2, "wishart", **SEED), lift_spd),
     (divlearn.Recenter("stein", stretch=True), lift_spd),
+    (divlearn.DivergenceOutliers("stein", threshold=1), lift_far),
     (divlearn.DivergenceMDM("stein", cv=2, **SEED), lift_spd),
     (divlearn.DivergenceKNN(), lift_spd),
     (divlearn.NearestClassifier(cv=2, **SEED), lift_spd),
@@ -57,13 +66,15 @@ ESTIMATORS = [
 # weights.
 DRAWING = (
     "IDDL",
-    "SPDClassifier",
+    "SPD",
     "DivergenceKernelClassifier",
+    "DivergenceKernelRegressor",
     "DivergenceMDM",
     "LogEuclideanSVM",
-    "NearestClassifier",
-    "TangentClassifier",
+    "Nearest",
+    "Tangent",
     "CalibratedClassifier",
+    "CrossValidatedRegressor",
     "ABKMeans",
     "KarcherKMeans",
     "LogEuclideanKMeans",
@@ -106,7 +117,7 @@ def test_checks_of_scikit_learn(estimator, check):
 
 @pytest.mark.parametrize(
     ("estimator", "most"),
-    [(divlearn.IDDLClassifier, 13), (cluster.ABKMeans, 10), (cluster.ABMixture, 10)],
+    [(divlearn.IDDLClassifier, 13), (cluster.ABKMeans, 11), (cluster.ABMixture, 10)],
 )
 def test_estimators_have_few_parameters(estimator, most):
     """A new one has to replace an old one."""

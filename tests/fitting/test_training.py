@@ -18,7 +18,7 @@ from divlearn.engines import get_engine
 from divlearn.fitting.calibration import calibrate
 from divlearn.fitting.folds import fit_grouped
 from divlearn.fitting.labelled import label
-from divlearn.fitting.training import Grid, HeldOutClassifier, Training, choose, near_the_middle
+from divlearn.fitting.training import Grid, HeldOutClassifier, Training, choose, in_turn
 
 
 def flat(X):
@@ -105,11 +105,14 @@ def test_the_calibration_of_a_fold_has_seen_neither_its_labels_nor_models_of_the
     assert (before != after).any()
 
 
-def test_neighbours_of_the_middle_of_a_grid():
-    grid = Grid([(C, gamma) for C in (1, 2, 3) for gamma in (1, 2, 3, 4)])
-    near = near_the_middle(grid)
-    assert set(near.candidates) == {(2, 1), (2, 2), (2, 3), (2, 4), (1, 3), (3, 3)}
-    assert set(near.refine((1, 1))) == {(1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (3, 1)}
+def test_parameters_are_tried_in_turn():
+    grid = in_turn([(C, gamma) for C in (1, 2, 3) for gamma in (1, 2, 3, 4)])
+    assert grid.candidates == [(2, 1), (2, 2), (2, 3), (2, 4)]
+    assert grid.refine((2, 1)) == [(1, 1), (3, 1)]
+    alone = in_turn([(1,), (2,), (3,)])
+    assert alone.candidates == [(1,), (2,), (3,)]
+    assert alone.refine((1,)) == []
+    assert in_turn([()]).candidates == [()]
 
 
 def test_features_are_computed_once(data):

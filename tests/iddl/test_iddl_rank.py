@@ -165,3 +165,12 @@ def test_few_matrices_get_the_scores_of_many():
     many = np.concatenate([X] * 3)  # so many that each model encodes them itself
     expected = model.decision_function(many)[: len(X)]
     assert_allclose(model.decision_function(X), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_learned_pairs_leave_the_line_they_start_on():
+    X, y = filtered(n=90, d=6)
+    start = [(0.5, 0.5), (0.25, 0.75)]
+    options = {"rank": 2, "max_iter": 4, "cv": None, "random_state": 0}
+    model = IDDLClassifier(4, divergence=start, **options).fit(X, y)
+    (filters,) = model.models_
+    assert (np.abs(filters.alpha + filters.beta - 1) > 1e-3).any(axis=0).all()

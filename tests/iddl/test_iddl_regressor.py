@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.linear_model import RidgeCV
+from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -131,3 +132,19 @@ def test_the_loss_of_numbers(data):
     X, _, y = data
     with pytest.raises(ValueError, match="loss='softmax' must be 'auto' or 'ridge' if"):
         IDDLTransformer(loss="softmax", **FAST).fit(X, y)
+
+
+def test_held_out_predictions_are_of_models_that_have_not_seen_them(data):
+    """Two outputs: one to learn, and noise, which only those who have seen it can predict."""
+    X, _, y = data
+    both = np.stack([y, np.random.default_rng(0).standard_normal(len(y))], axis=1)
+    weights = (np.arange(len(y)) % 10 > 0).astype(float)
+    regressor = IDDLRegressor(**FAST).fit(X, both, sample_weight=weights)
+    held_out, seen = regressor.oof_prediction_, weights > 0
+    np.testing.assert_array_equal(np.isnan(held_out).all(axis=1), ~seen)
+    learned, noise = r2_score(both[seen], held_out[seen], multioutput="raw_values")
+    assert learned > 0.8
+    assert noise < 0.02
+    assert r2_score(both[seen, 1], regressor.predict(X[seen])[:, 1]) > noise
+    alone = IDDLRegressor(**FAST).fit(X, y)
+    assert alone.oof_prediction_.shape == y.shape

@@ -16,6 +16,7 @@ from divlearn import (
     DivergenceKernelClassifier,
     IDDLClassifier,
     SPDClassifier,
+    channel_importance,
     evaluate,
     mean_abld,
     plane_map,
@@ -28,6 +29,7 @@ from divlearn.likelihood import fit_likelihood
 from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.report import (
     BICDisplay,
+    ChannelImportanceDisplay,
     ClusterDisplay,
     EvaluationDisplay,
     MatrixDisplay,
@@ -58,6 +60,12 @@ RESULTS = {
         "Use ",
     ),
     "PlaneMap": (lambda: plane_map(X, NAMES, GRID, GRID), PlaneDisplay, "30 matrices", "points"),
+    "ChannelImportance": (
+        lambda: channel_importance(DivergenceMDM("airm"), X, NAMES, ["C3", "Cz", "C4"], cv=3),
+        ChannelImportanceDisplay,
+        "30 matrices",
+        "held-out matrices with all channels",
+    ),
 }
 
 
@@ -66,7 +74,12 @@ def result_of(name):
     return RESULTS[name][0]()
 
 
-PAGES = {"Evaluation": "Confusion matrix of", "WhichDivergence": "AIRM", "PlaneMap": "AIRM"}
+PAGES = {
+    "Evaluation": "Confusion matrix of",
+    "WhichDivergence": "AIRM",
+    "PlaneMap": "AIRM",
+    "ChannelImportance": "Cz",
+}
 
 
 @pytest.fixture

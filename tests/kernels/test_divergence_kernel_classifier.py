@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import wishart
+from scipy.spatial.distance import cdist
 from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import (
     LeaveOneGroupOut,
@@ -16,7 +17,7 @@ from sklearn.svm import SVC
 
 from divlearn.fitting.calibration import calibrate
 from divlearn.kernels import POINTS, DivergenceKernel, DivergenceKernelClassifier
-from divlearn.kernels.classifier import COUPLED, SHARPNESSES, couple
+from divlearn.kernels.classifier import COUPLED, SHARPNESSES, couple, decide_pairs, fit_svc
 
 SMALL = {"alphas": [0.5], "betas": [0.5], "scales": [0.5, 2], "C": [1, 10]}
 
@@ -42,9 +43,9 @@ def test_one_pass_is_a_plain_grid_search(n_classes):
         X, y
     )
     table = model.cv_results_
-    # Of four points one is another turned round; the best has two values of C.
-    assert len(table["params"]) == 3 * 2 + 1
-    assert table["param_C"].tolist() == [10] * 6 + [0.3]
+    # Of four points one is another turned round; the best has two scales and two values of C.
+    assert len(table["params"]) == 3 + 1 + 1
+    assert sorted(table["param_C"]) == [0.3] + [10] * 4
     for k, tried in enumerate(table["params"]):
         kernel = DivergenceKernel((tried["alpha"], tried["beta"]), tried["scale"])
         scores = []
@@ -65,18 +66,19 @@ def test_scales_are_relative_to_the_median():
     X, y = classes(1)
     model = DivergenceKernelClassifier([0], [1], [0.5, 3], [1], random_state=0).fit(X, y)
     median = DivergenceKernel((0, 1)).fit(X).scale_
-    np.testing.assert_allclose(model.cv_results_["param_scale"], [0.5 * median, 3 * median])
+    tried = np.sort(model.cv_results_["param_scale"])
+    np.testing.assert_allclose(tried, [0.5 * median, 3 * median])
 
 
 def test_the_default_grid():
     X, y = classes(2)
     model = DivergenceKernelClassifier(random_state=0).fit(X, y)
     tried = model.cv_results_
-    assert len(tried["params"]) == len(POINTS) * 5 + 2
+    assert len(tried["params"]) == len(POINTS) + 4 + 2
     points = set(zip(tried["param_alpha"], tried["param_beta"], strict=True))
     assert points == set(POINTS) >= {(0, 0), (0.5, 0.5), (1, 1), (0, 1), (0.25, 0.25), (2, 2)}
     assert set(model.best_params_) == {"alpha", "beta", "scale", "C"}
-    assert "over 4 folds, with the best of 32 combinations chosen without each" in model.message_
+    assert "over 4 folds, with the best of 12 combinations chosen without each" in model.message_
     assert model.kernel_.divergence == (model.best_params_["alpha"], model.best_params_["beta"])
     assert model.kernel_.scale_ == model.best_params_["scale"]
     assert str(model.kernel_.definiteness())
@@ -117,6 +119,19 @@ def test_progress(capsys):
 
 
 # --- predictions
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+def test_products_decide_as_the_machine_does(n_classes):
+    rng = np.random.default_rng(0)
+    codes = np.arange(60) % n_classes
+    vectors = rng.standard_normal((60, 4)) + 2 * rng.standard_normal((n_classes, 4))[codes]
+    kernel = np.exp(-0.05 * cdist(vectors, vectors, "sqeuclidean"))
+    weights = np.linspace(0.1, 1, 60)
+    machine = fit_svc(kernel, 3.0, codes, weights)
+    assert len(machine.support_) < len(kernel)
+    found = decide_pairs(machine, kernel[:, machine.support_])
+    np.testing.assert_allclose(found, machine.decision_function(kernel), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -384,9 +399,10 @@ def test_nothing_to_compare():
 
 
 def test_too_many_matrices():
-    X = np.linspace(1, 2, 10_000)[:, None, None]
-    with pytest.raises(ValueError, match=r"n_matrices=10000 with 6 divergences .* fit on a random"):
-        DivergenceKernelClassifier().fit(X, np.arange(10_000) % 2)
+    X = np.linspace(1, 2, 100_000)[:, None, None]
+    message = r"n_matrices=100000 with 6 divergences .* fit on a random"
+    with pytest.raises(ValueError, match=message):
+        DivergenceKernelClassifier().fit(X, np.arange(100_000) % 2)
 
 
 # --- coupling

@@ -233,7 +233,9 @@ def test_fields_among_other_estimators(tmp_path):
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     model = clone(DivergenceMDM(FIELD)).fit(X, labels)
     assert model.means_.shape == (4, 3, 4, 4)
-    assert model.get_feature_names_out().tolist() == [f"divergencemdm{k}" for k in range(3)]
+    assert model.get_feature_names_out().tolist() == [
+        f"divergencemdm_{name}" for name in ("one", "three", "two")
+    ]
     save(model, tmp_path / "field.divlearn")
     for again in (pickle.loads(pickle.dumps(model)), load(tmp_path / "field.divlearn")):
         assert again.divergence_ == model.divergence_

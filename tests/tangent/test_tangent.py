@@ -7,7 +7,10 @@ import pytest
 from scipy.special import softmax
 from sklearn.svm import SVC
 
-from divlearn.tangent.classifier import _METHODS
+from divlearn.datasets import make_wishart_clusters
+from divlearn.kernels.classifier import COUPLED
+from divlearn.tangent import TangentClassifier
+from divlearn.tangent.classifier import _METHODS, OnLandmarks
 from divlearn.tangent.discriminants import span
 
 
@@ -24,12 +27,12 @@ def test_logistic_regression_in_the_dual_is_optimal_in_full_space(n_classes):
     vectors, codes = vectors[codes < n_classes], codes[codes < n_classes]
     weights = np.linspace(1, 2, len(codes))
     assert span(vectors).shape == (60, len(codes))
-    model = _METHODS["logistic"][0](vectors, codes, weights)(C=2.0)
+    model = _METHODS["logistic"][0](vectors, codes, weights)(C=10.0)
     W, offsets = model.coefficients, model.offsets
     errors = softmax(vectors @ W.T + offsets, axis=1) - np.eye(n_classes)[codes]
     errors *= weights[:, None] / weights.sum()
     # Of two classes only the difference has a penalty.
-    penalty = W / (2.0 * weights.sum()) if n_classes > 2 else W[[1]] / (2.0 * weights.sum())
+    penalty = (W if n_classes > 2 else W[[1]]) / (10.0 * weights.sum())
     slopes = (errors.T @ vectors)[-len(penalty) :] + penalty
     assert np.linalg.norm(slopes) < 3e-4  # the solver stops where all entries are below 1e-4
     assert np.linalg.norm(errors.sum(axis=0)) < 3e-4
@@ -40,4 +43,19 @@ def test_the_gaussian_machine_is_that_of_scikit_learn():
     weights = np.linspace(1, 2, len(codes))
     machine = SVC(C=3.0, gamma=0.01, decision_function_shape="ovo").fit(vectors, codes, weights)
     found = _METHODS["rbf"][0](vectors, codes, weights)(C=3.0, gamma=0.01).decide(new)
-    np.testing.assert_allclose(found, machine.decision_function(new), atol=1e-6)
+    np.testing.assert_allclose(found, COUPLED.all(machine.decision_function(new)), atol=1e-6)
+
+
+# --- landmarks
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_many_matrices_are_classified_by_landmarks(n_classes, monkeypatch):
+    X, y = make_wishart_clusters(n_classes, 60, 4, separation=4, random_state=0)
+    exact = TangentClassifier("rbf", random_state=0).fit(X[::2], y[::2])
+    monkeypatch.setattr("divlearn.tangent.classifier.LARGE", 50)
+    monkeypatch.setattr("divlearn.kernels.landmarks._LANDMARKS", 30)
+    model = TangentClassifier("rbf", random_state=0).fit(X[::2], y[::2])
+    assert isinstance(model.model_, OnLandmarks)
+    assert model.score(X[1::2], y[1::2]) > exact.score(X[1::2], y[1::2]) - 0.05
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)

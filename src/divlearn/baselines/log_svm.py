@@ -4,6 +4,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
+from typing import Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -14,7 +15,7 @@ from sklearn.svm import SVC
 from divlearn.arrays import RealArray
 from divlearn.checks import RandomState, check_number
 from divlearn.engines import Engine
-from divlearn.fitting.training import Grid, Training, near_the_middle
+from divlearn.fitting.training import Grid, Training, in_turn
 from divlearn.kernels.classifier import Candidate, MachineClassifier
 from divlearn.log_vectors import log_vectors
 from divlearn.tangent.classifier import spread
@@ -43,6 +44,11 @@ class VectorClassifier(MachineClassifier):
     def _vectors(self, training: Training, candidate: Candidate) -> RealArray:
         """Vectors of all matrices, with a total variance of one."""
 
+    def fit_training(self, training: Training) -> Self:
+        """Fit to data that was checked; machines are stopped on purpose."""
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
+            return super().fit_training(training)
+
     def _learner(
         self, training: Training, number: int
     ) -> Callable[[Candidate], tuple[SVC, Candidate]]:
@@ -54,9 +60,7 @@ class VectorClassifier(MachineClassifier):
             # Without a function for a kernel, the machine of everything can be kept in a file.
             table = number != training.whole and vectors.shape[1] > len(vectors)
             machine = make_machine(chosen["C"], chosen.get("gamma"), table=table)
-            # It is stopped on purpose.
-            with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
-                return machine.fit(vectors[rows], codes, sample_weight=weights), candidate
+            return machine.fit(vectors[rows], codes, sample_weight=weights), candidate
 
         return learn
 
@@ -98,6 +102,9 @@ class LogEuclideanSVM(VectorClassifier):
         Penalty of errors and parameter of the Gaussian kernel, > 0. By default chosen by
         cross-validation; the smallest of those that tie.
     random_state : int, RandomState or None
+    n_jobs : int or None, default=None
+        Threads that fit candidates and folds, as in scikit-learn; None for all that
+        ``OMP_NUM_THREADS`` allows. The result is the same for any number.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
@@ -131,10 +138,11 @@ class LogEuclideanSVM(VectorClassifier):
         gamma: float | None = None,
         random_state: RandomState = None,
         *,
+        n_jobs: int | None = None,
         regularize: str | float = "raise",
     ) -> None:
         self.kernel, self.C, self.gamma = kernel, C, gamma
-        self.random_state, self.regularize = random_state, regularize
+        self.random_state, self.n_jobs, self.regularize = random_state, n_jobs, regularize
 
     def _check_parameters(self) -> None:
         if self.kernel not in PENALTIES:
@@ -158,7 +166,7 @@ class LogEuclideanSVM(VectorClassifier):
         return Grid([tuple(one.items()) for one in ParameterGrid(parameters)])
 
     def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
-        return near_the_middle(grid) if self._nested else grid
+        return in_turn(grid.candidates) if self._nested else grid
 
     def _vectors(self, training: Training, candidate: Candidate) -> RealArray:
         return training.once(

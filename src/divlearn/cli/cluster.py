@@ -196,7 +196,8 @@ def _say(model: BaseEstimator, bics: dict[int, float]) -> str:
             f"{max(bics)} components{'; pass -k for more' * (best == _MOST)}. "
         )
     if not hasattr(model, "alpha_"):
-        return f"{text}Log-Euclidean k-means, {steps}: {model.message_}."
+        metric = getattr(model, "divergence", "log-euclidean")
+        return f"{text}Metric: {metric}. {steps}: {model.message_}."
     alpha, beta = (float(np.mean(value)) for value in (model.alpha_, model.beta_))
     return f"{text}Divergence: alpha = {alpha:.3g}, beta = {beta:.3g}. {steps}: {model.message_}."
 

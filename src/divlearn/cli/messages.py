@@ -21,7 +21,7 @@ _PHRASES = {
     r"or use IDDLClassifier": "or pass --model iddl",
     r'; use "I" or "channels"': "; choose another --preset",
     r"or a pair \(alpha, beta\)": "or two numbers: 0.5,1.5",
-    r"DivergenceKNN, .* has the log-Euclidean metric": "--method log-euclidean has that metric",
+    r"DivergenceKNN, .* ABKMeans those of vectors": "--method k-means takes those of vectors",
     r"that limit= leaves; raise it if": "that the program reads; load it in Python if",
     r", else lower limit=\d+": "",
 }

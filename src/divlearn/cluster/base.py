@@ -73,7 +73,7 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, B
         """Compute the divergences to all centroids, shape (n_matrices, n_clusters)."""
         shards = open_new(self, X)
         parts = shards.map(lambda block, measure: to_host(measure(block)), self._measure())
-        return np.concatenate(parts)
+        return self._share * np.concatenate(parts)
 
     def score(
         self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
@@ -81,7 +81,7 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, B
         """Compute minus the sum of divergences to the nearest centroids, weights of mean one."""
         shards = open_new(self, X, sample_weight)
         loss = shards.reduce(lambda block, find: block.weights @ find(block)[1], self._nearest())
-        return -float(loss)
+        return -self._share * float(loss)
 
     def _check_n_clusters(self, n_matrices: int) -> None:
         check_count(self.n_clusters, "n_clusters")

@@ -1,4 +1,4 @@
-"""k-means in an alpha-beta log-det divergence, given or learned, and in the log-Euclidean one."""
+"""k-means in an alpha-beta log-det divergence, given or learned, and in metrics of vectors."""
 
 import warnings
 from abc import abstractmethod
@@ -7,11 +7,12 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
+from divlearn.arrays import RealArray
 from divlearn.checks import RandomState, check_count, check_number
 from divlearn.cluster.base import (
     CentroidModel,
@@ -19,18 +20,24 @@ from divlearn.cluster.base import (
     Nearest,
     Starts,
     best_of,
-    check_centers,
     check_init,
 )
 from divlearn.cluster.clusters import nearest_block
 from divlearn.cluster.lloyd import KMeansRun, run_lloyd
-from divlearn.cluster.parameters import Likelihood, Penalized, Rule
-from divlearn.divergence import LOG_EUCLIDEAN, DivergenceLike, get_member
+from divlearn.cluster.parameters import Learned, Likelihood, Penalized, Rule
+from divlearn.cluster.vectors import run_vectors
+from divlearn.divergence import (
+    LOG_EUCLIDEAN,
+    DivergenceLike,
+    EmbeddedMetric,
+    get_divergence,
+    get_member,
+)
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
-from divlearn.fitting.labelled import fit_method, takes_metric
+from divlearn.fitting.labelled import fit_method, real_new, takes_metric
 from divlearn.fitting.progress import say
-from divlearn.log_vectors import fit_vectors
+from divlearn.hermitian import real_form
 from divlearn.sharded.blocks import encode_block, fingerprint_block
 from divlearn.sharded.opening import open_training
 from divlearn.sharded.shards import Shards
@@ -52,10 +59,11 @@ class _KMeans(CentroidModel):
     n_iter_: int
     message_: str
     history_: dict[str, NDArray[np.generic]]
+    _metric: EmbeddedMetric | None = None
 
     @abstractmethod
-    def _rule(self) -> Rule:
-        """How alpha and beta are chosen."""
+    def _rule(self) -> Rule | EmbeddedMetric:
+        """How alpha and beta are chosen, or the metric, of vectors, that takes their place."""
 
     @fit_method
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -70,6 +78,10 @@ class _KMeans(CentroidModel):
         sample_weight : array-like, shape (n_matrices,), optional
             Non-negative weights, which are divided by their mean: only their ratios matter. A
             matrix with zero weight gets a label, but moves no centroid.
+
+        Notes
+        -----
+        In a metric of vectors, those of shards must fit into memory.
         """
         shards = open_training(self, X, None, sample_weight)
         self._check_n_clusters(shards.n_seen)
@@ -77,9 +89,20 @@ class _KMeans(CentroidModel):
             check_count(getattr(self, name), name)
         check_number(self.tol, "tol")
         rule = self._rule()
+        if self.hermitian_ and isinstance(rule, Learned):
+            raise ValueError(
+                f"divergence={self.divergence!r} is learned from real matrices only, but X is "
+                "complex; pass a divergence"
+            )
+        self.n_features_in_ = shards.d
+        for name in ("alpha_", "beta_", "kappa_", "objective_", "history_"):  # of a fit before
+            self.__dict__.pop(name, None)
+        if isinstance(rule, EmbeddedMetric):
+            self._fit_vectors(shards, rule)
+            self._warn_of_empty_clusters()
+            return self
         with checkpointed(self, X=partial(shards.map, fingerprint_block)):
             best = self._best_run(shards, rule)
-        self.n_features_in_ = shards.d
         self._keep(best)
         self._warn_of_empty_clusters()
         trouble = rule.trouble(best.parameters)
@@ -88,7 +111,7 @@ class _KMeans(CentroidModel):
         return self
 
     def _best_run(self, shards: Shards, rule: Rule) -> KMeansRun:
-        init = check_init(self.init, self.n_clusters, shards.d)
+        init = self._check_init(shards.d)
         random = check_random_state(self.random_state)
         starts = Starts(shards.draw(3 * self.n_clusters), self.n_clusters)
         n_init = self.n_init if isinstance(init, str) else 1  # the same start, the same end
@@ -100,21 +123,47 @@ class _KMeans(CentroidModel):
         return best_of(n_init, partial(stage, "start", run, random))
 
     def _keep(self, run: KMeansRun) -> None:
-        self.cluster_centers_, self.labels_ = run.centers, run.labels
+        self.cluster_centers_, self.labels_ = self._as_given(run.centers), run.labels
         self.alpha_, self.beta_, kappa = run.parameters
-        self.__dict__.pop("kappa_", None)  # of a fit before
         if not np.isnan(kappa):
             self.kappa_ = kappa
-        self.inertia_, self.objective_ = run.inertia, run.objective
+        self.inertia_, self.objective_ = self._share * run.inertia, self._share * run.objective
         self.n_iter_, self.message_, self.history_ = run.n_iter, run.message, run.history
+        self.history_["objective"] = np.multiply(self._share, self.history_["objective"])
+
+    def _check_init(self, d: int) -> str | RealArray:
+        given = self.init if isinstance(self.init, str) else real_new(self, self.init, "init")
+        return check_init(given, self.n_clusters, d)
+
+    def _fit_vectors(self, shards: Shards, metric: EmbeddedMetric) -> None:
+        means = run_vectors(self, shards, metric, self._check_init(shards.d))
+        self._metric = metric
+        self.cluster_centers_ = self._as_given(metric.restore(means.cluster_centers_))
+        self.labels_, self.n_iter_ = means.labels_.astype(np.intp), means.n_iter_
+        self.inertia_ = self._share * float(means.inertia_)
+        self.message_ = "the clusters no longer change, or centroids moved by less than tol"
+        if self.n_iter_ >= self.max_iter:
+            self.message_ = f"max_iter={self.max_iter} reached"
+        say(self, f"{self.n_iter_} iterations, inertia {self.inertia_:.6g}; {self.message_}")
+
+    def centroids(self) -> RealArray:
+        """Return ``cluster_centers_``, by pyRiemann's name."""
+        check_is_fitted(self)
+        return self.cluster_centers_
 
     def _measure(self) -> Measure:
-        atoms, alpha, beta = self.cluster_centers_, self.alpha_, self.beta_
-        return partial(encode_block, atoms=atoms, alpha=alpha, beta=beta)
+        centers = np.asarray(real_form(self.cluster_centers_))
+        if hasattr(self, "alpha_"):
+            return partial(encode_block, atoms=centers, alpha=self.alpha_, beta=self.beta_)
+        embed = (self._metric or LOG_EUCLIDEAN).embed  # files of version 0.2 do not name it
+        vectors = embed(centers)
+        return lambda block: euclidean_distances(embed(block.matrices), vectors, squared=True)
 
     def _nearest(self) -> Nearest:
-        centers, alpha, beta = self.cluster_centers_, self.alpha_, self.beta_
-        return lambda block: nearest_block(block, centers, alpha, beta)[:2]
+        if not hasattr(self, "alpha_"):
+            return super()._nearest()
+        centers, alpha, beta = real_form(self.cluster_centers_), self.alpha_, self.beta_
+        return lambda block: nearest_block(block, np.asarray(centers), alpha, beta)[:2]
 
 
 @takes_metric
@@ -132,11 +181,13 @@ class ABKMeans(_KMeans):
     n_clusters : int, default=8
     divergence : str, pair (alpha, beta) or Divergence, default=(0.5, 1.5)
         Given: a name, see `divlearn.get_divergence`, or a pair with alpha, beta >= 0
-        or both <= 0; then :math:`\Omega = 0`. Learned: "learn" is the paper's rule
-        :math:`\Omega = \alpha^2 + \beta^2`; "likelihood" maximises the likelihood of the
-        densities :math:`e^{-\kappa D(X \| C_z)} / Z(\alpha, \beta, \kappa)`, in kappa as well;
-        "paper" and "paper-tied" are set by `paper`. ``metric`` is another name for this
-        parameter, as in pyRiemann.
+        or both <= 0; then :math:`\Omega = 0`. "euclidean", "log-euclidean", "harmonic", "cholesky"
+        and "log-cholesky" are k-means of vectors, which scikit-learn's `KMeans` does.
+        Learned: "learn" is the paper's rule :math:`\Omega = \alpha^2 + \beta^2`; "likelihood"
+        maximises the likelihood of the densities
+        :math:`e^{-\kappa D(X \| C_z)} / Z(\alpha, \beta, \kappa)`, in kappa as well; "paper" and
+        "paper-tied" are set by `paper`. ``metric`` is another name for this parameter, as in
+        pyRiemann.
     init : {"tangent", "log-euclidean", "k-means++", "random"} or array-like of centroids
         Where the centroids start: log-Euclidean k-means after whitening by the mean matrix
         (default), or without whitening, as in the paper; k-means++ in the divergence; matrices
@@ -146,9 +197,12 @@ class ABKMeans(_KMeans):
         Starts, the best of which is kept; 1 where ``init`` is an array.
     max_iter : int, default=100
     tol : float, default=1e-3
-        Stop when less than this share of the assignments changes; 0 stops when none does.
+        Stop when less than this share of the assignments changes; 0 stops when none does. For
+        k-means of vectors as in `LogEuclideanKMeans`.
     random_state : int, RandomState or None
     engine : str or Engine, default="auto", see `divlearn.get_engine`
+    n_jobs : int, optional
+        Threads of an engine given by name; all by default, as with -1.
     verbose : int, default=0
         1 prints progress and every start, 2 every iteration as well.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
@@ -158,7 +212,7 @@ class ABKMeans(_KMeans):
     cluster_centers_ : ndarray, shape (n_clusters, d, d)
     labels_ : ndarray of int, shape (n_matrices,)
         The nearest of these centroids.
-    alpha_, beta_ : float
+    alpha_, beta_ : float, not for k-means of vectors, as ``objective_`` and ``history_``.
     kappa_ : float, the concentration, only where divergence="likelihood".
     inertia_ : float, weighted sum of divergences to the nearest centroids, for weights of mean one.
     objective_ : float, final value of the objective, with the penalty; for "likelihood", minus the
@@ -206,17 +260,14 @@ class ABKMeans(_KMeans):
         tol: float = 1e-3,
         random_state: RandomState = None,
         engine: str | Engine = "auto",
+        n_jobs: int | None = None,
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:
-        self.n_clusters, self.divergence, self.init, self.n_init = (
-            n_clusters,
-            divergence,
-            init,
-            n_init,
-        )
-        self.max_iter, self.tol, self.random_state = max_iter, tol, random_state
-        self.engine, self.verbose, self.regularize = engine, verbose, regularize
+        self.n_clusters, self.divergence = n_clusters, divergence
+        self.init, self.n_init, self.max_iter, self.tol = init, n_init, max_iter, tol
+        self.random_state, self.engine, self.n_jobs = random_state, engine, n_jobs
+        self.verbose, self.regularize = verbose, regularize
 
     @classmethod
     def paper(cls, n_clusters: int, *, tied: bool = False) -> Self:
@@ -234,10 +285,11 @@ class ABKMeans(_KMeans):
         """
         return cls(n_clusters, "paper-tied" if tied else "paper", init="log-euclidean", n_init=1)
 
-    def _rule(self) -> Rule:
+    def _rule(self) -> Rule | EmbeddedMetric:
         if isinstance(self.divergence, str) and self.divergence in _LEARNED:
             return _LEARNED[self.divergence]
-        return Rule(*get_member(self.divergence).point)
+        known = get_divergence(self.divergence)
+        return known if isinstance(known, EmbeddedMetric) else Rule(*get_member(known).point)
 
 
 class KarcherKMeans(_KMeans):
@@ -286,17 +338,17 @@ class KarcherKMeans(_KMeans):
         return Rule(0.0, 0.0)
 
 
-class LogEuclideanKMeans(CentroidModel):
+class LogEuclideanKMeans(_KMeans):
     r"""k-means of the logarithms of SPD matrices.
 
     It minimises :math:`\sum_i w_i \| \log X_i - \log C \|_F^2`, C the centroid nearest to
-    :math:`X_i`. Logarithms are taken once; scikit-learn's `KMeans` does the rest.
+    :math:`X_i`: it is `ABKMeans` in "log-euclidean". Logarithms are taken once; scikit-learn's
+    `KMeans` does the rest.
 
     Parameters
     ----------
-    n_clusters, n_init, max_iter, random_state, verbose, regularize : as in `ABKMeans`
-    init : {"k-means++", "random"} or array-like, shape (n_clusters, d, d), default="k-means++"
-        Where the centroids start.
+    n_clusters, init, n_init, max_iter, random_state, verbose, regularize : as in `ABKMeans`
+        The default of ``init`` is "k-means++".
     tol : float, default=1e-4
         Squared movement of all centroids, relative to the mean variance of the logarithms, below
         which to stop. Clusters that stay as they are stop it too.
@@ -316,10 +368,6 @@ class LogEuclideanKMeans(CentroidModel):
     (5, 3)
     """
 
-    inertia_: float
-    n_iter_: int
-    message_: str
-
     engine: str | Engine = "reference"  # which only hands out the matrices
 
     def __init__(
@@ -338,45 +386,5 @@ class LogEuclideanKMeans(CentroidModel):
         self.max_iter, self.tol, self.regularize = max_iter, tol, regularize
         self.random_state, self.verbose = random_state, verbose
 
-    @fit_method
-    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Cluster matrices.
-
-        Parameters
-        ----------
-        X, y, sample_weight : as in `ABKMeans.fit`
-            The logarithms of shards, half as large as these, must fit into memory.
-        """
-        shards = open_training(self, X, None, sample_weight)
-        self._check_n_clusters(shards.n_seen)
-        check_count(self.n_init, "n_init")
-        init, n_init = self.init, self.n_init
-        if not isinstance(init, str):
-            init = LOG_EUCLIDEAN.embed(check_centers(init, self.n_clusters, shards.d))
-            n_init = 1
-        means = KMeans(
-            self.n_clusters,
-            init=init,
-            n_init=n_init,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            random_state=self.random_state,
-            verbose=self.verbose,
-        )
-        parts = shards.map(lambda block: (LOG_EUCLIDEAN.embed(block.matrices), block.weights))
-        fit_vectors(means, *map(np.concatenate, zip(*parts, strict=True)))
-        self.n_features_in_ = shards.d
-        self.cluster_centers_ = LOG_EUCLIDEAN.restore(means.cluster_centers_)
-        self.labels_, self.inertia_ = means.labels_.astype(np.intp), float(means.inertia_)
-        self.n_iter_ = means.n_iter_
-        self.message_ = "the clusters no longer change, or centroids moved by less than tol"
-        if self.n_iter_ >= self.max_iter:
-            self.message_ = f"max_iter={self.max_iter} reached"
-        say(self, f"{self.n_iter_} iterations, inertia {self.inertia_:.6g}; {self.message_}")
-        self._warn_of_empty_clusters()
-        return self
-
-    def _measure(self) -> Measure:
-        embed = LOG_EUCLIDEAN.embed
-        centers = embed(self.cluster_centers_)
-        return lambda block: euclidean_distances(embed(block.matrices), centers, squared=True)
+    def _rule(self) -> EmbeddedMetric:
+        return LOG_EUCLIDEAN

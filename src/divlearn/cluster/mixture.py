@@ -116,6 +116,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
     n_features_in_: Annotated[int, "d"]
     weights_: Annotated[RealArray, "n_components"]
     means_: Annotated[RealArray, "n_components d d"]
+    _takes_complex = False
     alpha_: Annotated[RealArray, "n_components"]
     beta_: Annotated[RealArray, "n_components"]
     kappa_: Annotated[RealArray, "n_components"]

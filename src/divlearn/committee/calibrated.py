@@ -1,20 +1,16 @@
 """Any classifier of matrices as a member of the committee."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 
 from divlearn.arrays import RealArray
-from divlearn.checks import RandomState
-from divlearn.fitting.folds import Splitter, fit_grouped
-from divlearn.fitting.training import Grid, HeldOutClassifier, Training
+from divlearn.committee.wrapped import Wrapped
+from divlearn.fitting.training import HeldOutClassifier
 
 _LEAST = 1e-12  # of a probability
 
 
-class CalibratedClassifier(HeldOutClassifier[tuple[()]]):
+class CalibratedClassifier(Wrapped, HeldOutClassifier[tuple[()]]):
     """A classifier of SPD matrices, with probabilities that are calibrated on held-out data.
 
     It is fitted to all data, to the training part of every fold, and to parts without two folds,
@@ -28,6 +24,9 @@ class CalibratedClassifier(HeldOutClassifier[tuple[()]]):
     cv : int or splitter, default=4
     random_state : int, RandomState or None, default=None
         Shuffles the folds.
+    n_jobs : int or None, default=1
+        Threads that fit copies of the estimator, as in scikit-learn; None for all that
+        ``OMP_NUM_THREADS`` allows.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
@@ -48,20 +47,6 @@ class CalibratedClassifier(HeldOutClassifier[tuple[()]]):
     1.0
     """
 
-    estimator_: Any  # of any class that a file may hold
-    engine = "auto"
-
-    def __init__(
-        self,
-        estimator: BaseEstimator,
-        *,
-        cv: Splitter = 4,
-        random_state: RandomState = None,
-        regularize: str | float = "raise",
-    ) -> None:
-        self.estimator, self.cv = estimator, cv
-        self.random_state, self.regularize = random_state, regularize
-
     def _check_parameters(self) -> None:
         known = [hasattr(self.estimator, name) for name in ("predict_proba", "decision_function")]
         if not hasattr(self.estimator, "fit") or not any(known):
@@ -70,37 +55,8 @@ class CalibratedClassifier(HeldOutClassifier[tuple[()]]):
                 "classifier that has"
             )
 
-    def _grid(self, training: Training) -> Grid[tuple[()]]:
-        return Grid([()])
-
-    def _learner(self, training: Training, number: int) -> Callable[[tuple[()]], BaseEstimator]:
-        data, rows = training.data, training.parts[number][0]
-        groups = data.kept_groups
-
-        def learn(_: tuple[()]) -> BaseEstimator:
-            return fit_grouped(
-                clone(self.estimator),
-                data.matrices[rows],
-                data.classes[data.codes[rows]],
-                None if groups is None else groups[rows],
-                None if np.ptp(data.weights) == 0 else data.weights[rows],
-            )
-
-        return learn
-
-    def _fit_model(self, training: Training, best: tuple[()]) -> None:
-        self.estimator_ = self._learner(training, training.whole)(best)
-
-    def _decide(self, model: BaseEstimator, training: Training, number: int) -> RealArray:
-        return _scores(model, training.data.matrices[training.parts[number][1]])
-
-    def _decide_new(self, matrices: RealArray) -> RealArray:
-        return _scores(self.estimator_, matrices)
-
-
-def _scores(model: BaseEstimator, matrices: RealArray) -> RealArray:
-    """Scores of the classes, shape (n_matrices, n_classes)."""
-    if hasattr(model, "predict_proba"):
-        return np.log(np.maximum(model.predict_proba(matrices), _LEAST))
-    decisions = np.asarray(model.decision_function(matrices))
-    return np.stack([-decisions, decisions], axis=1) / 2 if decisions.ndim == 1 else decisions
+    def _answer(self, model: BaseEstimator, matrices: RealArray) -> RealArray:
+        if hasattr(model, "predict_proba"):
+            return np.log(np.maximum(model.predict_proba(matrices), _LEAST))
+        decisions = np.asarray(model.decision_function(matrices))
+        return np.stack([-decisions, decisions], axis=1) / 2 if decisions.ndim == 1 else decisions

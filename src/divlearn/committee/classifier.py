@@ -1,6 +1,5 @@
 """The classifier to reach for: several kinds, weighted by the likelihood of held-out labels."""
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Self
@@ -10,30 +9,27 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import RealArray
-from divlearn.checks import ClassWeight, RandomState, is_number
+from divlearn.arrays import Indices, RealArray
+from divlearn.checks import ClassWeight, RandomState
+from divlearn.committee.base import Committee
 from divlearn.committee.calibrated import CalibratedClassifier
-from divlearn.committee.weights import count_samples, find_simple, fit_weights, floored
-from divlearn.engines import Engine, Prepared, get_engine
-from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
+from divlearn.committee.weights import find_simple, fit_weights, floored
+from divlearn.engines import Engine, Prepared
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import (
     MatrixClassifierMixin,
     check_labelled,
     check_new,
     fit_method,
 )
-from divlearn.fitting.progress import say, tell
+from divlearn.fitting.progress import say
 from divlearn.fitting.training import Training
 from divlearn.iddl import IDDLClassifier
-from divlearn.kernels import POINTS, DivergenceKernelClassifier
-from divlearn.kernels.classifier import make_tables
+from divlearn.kernels import DivergenceKernelClassifier
+from divlearn.kernels.shared import shared_columns
 from divlearn.nearest import DivergenceMDM, NearestClassifier
 from divlearn.tangent.classifier import TangentClassifier
-from divlearn.tolerances import LEARNING_ACCURACY
 
-Members = dict[str, BaseEstimator]
 # In the order in which they are fitted: the later, the longer it takes.
 _QUICK: dict[str, Callable[..., BaseEstimator]] = {
     "tangent lda": partial(TangentClassifier, "lda"),
@@ -47,14 +43,9 @@ _QUICK: dict[str, Callable[..., BaseEstimator]] = {
     "nearest neighbour": NearestClassifier,
 }
 MEMBERS = (*_QUICK, "iddl")
-# Over pairs of matrices and atoms of a fold; as much work as learning was measured to be.
-_PASSES = 6
-_PROBED = 32  # matrices, to see how long a divergence takes
-
-clock = time.monotonic  # tests have their own
 
 
-class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
     r"""Classify SPD matrices by a weighted average of different classifiers.
 
     .. math:: p(y \,|\, X) = \sum_m w_m \, p_m(y \,|\, X)
@@ -73,9 +64,9 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
         divergences. "iddl" is `IDDLClassifier`. A pair of a name and any classifier of matrices,
         such as a pipeline, adds a member of your own; see `CalibratedClassifier`.
     time_limit : float, optional
-        Seconds after which no further member is started. Cheap members come first. The kernel and
-        IDDL are skipped if they would probably take longer than what is left. At least one member
-        is fitted.
+        Seconds for the members. Cheap ones come first. The kernel and IDDL are skipped if they
+        would probably take longer than what is left. A member that has not finished by then is left
+        out. At least one member is fitted.
     cv : int or splitter, default=4
         Folds. If matrices of one group resemble each other, pass ``groups`` to `fit`: folds then
         keep groups together. Otherwise held-out accuracies are too high, and weights favour members
@@ -83,6 +74,9 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     class_weight : dict, "balanced" or None
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
+    n_jobs : int or None, default=None
+        Threads that fit candidates of a member to folds, as in scikit-learn; None for those of
+        the engine. The result is the same for any number.
     verbose : int, default=0, 1 prints what is being fitted and the accuracy so far.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
@@ -107,12 +101,13 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     True
     """
 
-    members_: Members
-    weights_: dict[str, float]
+    _kind = "classifier"
+    _quick = _QUICK
+    _learned = IDDLClassifier
+    _wrapper = CalibratedClassifier
+
     oof_accuracy_: dict[str, float]
     oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
-    simple_: str | None
-    message_: str
 
     def __init__(
         self,
@@ -123,12 +118,13 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
         class_weight: ClassWeight = None,
         random_state: RandomState = None,
         engine: str | Engine = "auto",
+        n_jobs: int | None = None,
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:
         self.members, self.time_limit, self.cv = members, time_limit, cv
         self.class_weight, self.random_state, self.engine = class_weight, random_state, engine
-        self.verbose, self.regularize = verbose, regularize
+        self.n_jobs, self.verbose, self.regularize = n_jobs, verbose, regularize
 
     @fit_method
     def fit(
@@ -139,126 +135,36 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
         groups: ArrayLike | None = None,
     ) -> Self:
         """Fit and weight the members; parameters are those of `IDDLClassifier.fit`."""
-        own = self._check_members()
-        if not (self.time_limit is None or (is_number(self.time_limit) and self.time_limit > 0)):
-            raise ValueError(f"time_limit={self.time_limit!r} must be > 0, in seconds, or None")
+        own = self._check_parameters()
         data = check_labelled(self, X, y, sample_weight, self.class_weight, groups)
-        given = {"y": data.codes, "weights": data.weights, "groups": data.kept_groups}
-        with checkpointed(self, X=data.matrices, **given):
-            data.require_two("drop it or use IDDLClassifier")
-            folds = data.folds(self.cv, draw_seed(self.random_state))
-            training = Training(data, folds, get_engine(self.engine, accuracy=LEARNING_ACCURACY))
-            found = self._fit_members(training, own, draw_seed(self.random_state))
-            self.members_ = {name: found[name] for name in self._names() if name in found}
-            self._weigh(training)
+        data.require_two("drop it or use IDDLClassifier")
+        self._fit(Training, data, data.codes, own)
         return self
 
-    def _names(self) -> list[str]:
-        return [one if isinstance(one, str) else one[0] for one in self.members]
+    def _held_out(self, member: BaseEstimator) -> RealArray:
+        return member.oof_proba_
 
-    def _check_members(self) -> Members:
-        """Return members of the user's own, by name."""
-        if isinstance(self.members, str) or not len(self.members):
-            raise ValueError(f"members={self.members!r} must be a sequence of names")
-        own = {}
-        for one in self.members:
-            if isinstance(one, str) and one not in MEMBERS:
-                raise ValueError(
-                    f"member {one!r} must be one of {', '.join(MEMBERS)}, or (name, classifier)"
-                )
-            if not isinstance(one, str):
-                if len(one) != 2 or not isinstance(one[0], str) or one[0] in MEMBERS:
-                    raise ValueError(
-                        f"member {one!r} must be a new name and a classifier, such as "
-                        "('mine', classifier)"
-                    )
-                own[one[0]] = CalibratedClassifier(one[1])
-                own[one[0]]._check_parameters()
-        names = self._names()
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise ValueError(f"member {twice[0]!r} is named twice; name it once")
-        return own
+    def _n_columns(self, training: Training) -> int:
+        return len(shared_columns(training))
 
-    def _fit_members(self, training: Training, own: Members, seed: int) -> Members:
-        """Fit the members, those that take longest last; an interrupt keeps what there is."""
-        names = self._names()
-        kinds = [name for name in (*_QUICK, *own, "iddl") if name in names]
-        found: Members = {}
-        notes: list[str] = []
-        reached, limit, began = "", self.time_limit, clock()
-        with stoppable(lambda: found):
-            for done, kind in enumerate(kinds):
-                left = np.inf if limit is None else limit - (clock() - began)
-                if found and limit and self._estimate(kind, found, training) > left:
-                    notes.append(f"{kind} was skipped: it would exceed time_limit={limit:g}")
-                    continue
-                tell("kinds of classifiers", done, len(kinds), f"fitting {kind}{reached}")
-                say(self, f"{clock() - began:.1f} s: fitting {kind}{reached}")
-                try:
-                    found[kind] = stage(kind, partial(self._fit_member, kind, training, own, seed))
-                # No reason to do without the others.
-                except (ValueError, FloatingPointError) as error:
-                    notes.append(f"{kind} was left out: {error}")
-                    continue
-                reached = f"; held-out accuracy: {kind} {_accuracy(found[kind], training):.1%}"
-                if is_interrupted():  # inside, where the best so far was kept
-                    break
-            else:
-                tell("kinds of classifiers", len(kinds), len(kinds), reached.removeprefix("; "))
-        if is_interrupted():
-            notes.append("interrupted by the user")
-        if not found:
-            raise ValueError(f"no member could be fitted: {'; '.join(notes)}; pass more data")
-        count = f"{len(found)} of {len(self.members)} members were fitted"
-        self.message_ = "; ".join([count, *notes])
-        return found
-
-    def _fit_member(self, name: str, training: Training, own: Members, seed: int) -> BaseEstimator:
-        if name == "iddl":
-            verbose = max(self.verbose - 1, 0)
-            member = IDDLClassifier(random_state=seed, engine=self.engine, verbose=verbose)
-        else:
-            member = own[name] if name in own else _QUICK[name](engine=self.engine)
-        member.fit_training(training)
-        if not np.isfinite(member.oof_proba_[training.data.kept[training.tested]]).all():
-            raise FloatingPointError(f"held-out probabilities of {name} are not all numbers")
-        return member
-
-    def _estimate(self, kind: str, found: Members, training: Training) -> float:
-        """Guess the seconds that a kind of member takes, from a few pairs of matrices."""
-        data = training.data
-        n, n_folds = len(data.codes), len(training.folds)
-        pairs = {"kernel": n * n / 2, "iddl": _PASSES * n * 3 * len(data.classes) * n_folds}
-        if kind == "nearest neighbour" and "kernel" not in found:
-            kind = "kernel"  # which computes the same tables
-        if kind not in pairs:
-            return 0.0
-        some = data.matrices[:: max(n // _PROBED, 1)]
-        began = clock()
-        make_tables(training.engine, some, POINTS)
-        return pairs[kind] * (clock() - began) / (len(some) ** 2 / 2)
+    def _figure(self, name: str, member: BaseEstimator, training: Training) -> str:
+        data, tested = training.data, training.tested
+        right = member.oof_proba_[data.kept[tested]].argmax(axis=1) == data.codes[tested]
+        return f"accuracy: {name} {np.average(right, weights=data.weights[tested]):.1%}"
 
     def _weigh(self, training: Training) -> None:
-        """Weight the members; held-out averages have weights from the other folds."""
         data, tested = training.data, training.tested
-        members, codes = self.members_.values(), data.codes[tested]
-        said = floored(np.stack([one.oof_proba_[data.kept[tested]] for one in members]))
-        # Members are weighed as they will predict, with all folds for their choice.
-        final = np.stack([one._optimistic_proba[data.kept[tested]] for one in members])
-        groups = data.kept_groups
-        units = np.unique(tested if groups is None else groups[tested], return_inverse=True)[1]
-        counts = count_samples(data.weights[tested], units)
-        found = fit_weights(final, codes, counts)
-        self.weights_ = dict(zip(self.members_, found.tolist(), strict=True))
-        average = np.empty(said.shape[1:])
-        for _, held in training.folds:
-            own = np.isin(tested, held)
-            others = ~own if not own.all() else own
-            without = fit_weights(said[:, others], codes[others], counts[others])
-            average[own] = np.tensordot(without, said[:, own], axes=1)
+        rows, members = data.kept[tested], self.members_.values()
+        said = floored(np.stack([one.oof_proba_[rows] for one in members]))
+        final = np.stack([one._optimistic_proba[rows] for one in members])
+
+        def fit(probabilities: RealArray, rows: Indices, counts: RealArray) -> RealArray:
+            return fit_weights(probabilities, data.codes[rows], counts)
+
+        average, counts, units = self._average(training, said, final, fit)
         self.oof_proba_ = data.spread(tested, average)
         right = {
-            name: p.argmax(axis=1) == codes
+            name: p.argmax(axis=1) == data.codes[tested]
             for name, p in zip([*self.members_, "average"], [*said, average], strict=True)
         }
         self.oof_accuracy_ = {n: float(np.average(r, weights=counts)) for n, r in right.items()}
@@ -269,20 +175,9 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def summary(self) -> str:
         """List the weights of the members, and say whether a single member would do as well."""
         check_is_fitted(self)
-        parts = [
-            f"{name} {weight:.2f} (accuracy {self.oof_accuracy_[name]:.1%})"
-            for name, weight in sorted(self.weights_.items(), key=lambda item: -item[1])
-        ]
-        text = (
-            f"Weights by the likelihood of held-out labels: {', '.join(parts)}. The average has a "
-            f"held-out accuracy of {self.oof_accuracy_['average']:.1%}."
-        )
-        if self.simple_ is not None and len(self.members_) > 1:
-            text += (
-                f" {self.simple_} alone is as good within one standard error; "
-                f"SPDClassifier(({self.simple_!r},)) is simpler."
-            )
-        return text
+        figures = {name: f"accuracy {one:.1%}" for name, one in self.oof_accuracy_.items()}
+        result = f"The average has a held-out accuracy of {self.oof_accuracy_['average']:.1%}."
+        return self._summarize("labels", figures, result)
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes)."""
@@ -291,9 +186,3 @@ class SPDClassifier(MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name, member in self.members_.items():
             mixture += self.weights_[name] * floored(member.predict_proba(checked))
         return mixture
-
-
-def _accuracy(member: BaseEstimator, training: Training) -> float:
-    data, tested = training.data, training.tested
-    right = member.oof_proba_[data.kept[tested]].argmax(axis=1) == data.codes[tested]
-    return float(np.average(right, weights=data.weights[tested]))

@@ -1,6 +1,6 @@
-"""Weights of members of a committee, by the likelihood of held-out labels."""
+"""Weights of members of a committee, by the likelihood of held-out labels or numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +9,14 @@ from scipy.special import softmax
 
 from divlearn.arrays import Indices, RealArray
 
-_PULL = 50.0  # of weights towards equal ones, in units of independent held-out samples
+# Of weights towards equal ones, in units of independent held-out samples. Squared errors tell
+# members apart sooner than log-losses, and members that predict the mean shrink the average.
+_PULL, _NUMBER_PULL = 50.0, 3.0
 _FLOOR = 1e-3  # of probabilities: nobody is that sure
+_EXACT = 1e-6  # of the variance of errors, relative to that of numbers: nobody is that exact
+
+Loss = Callable[[RealArray], tuple[float, RealArray]]  # of weights; value and gradient
+Scores = NDArray[np.bool_] | RealArray  # of every matrix, the higher the better
 
 
 def floored(probabilities: RealArray) -> RealArray:
@@ -35,31 +41,54 @@ def fit_weights(probabilities: RealArray, codes: Indices, counts: RealArray) -> 
     that all members classify without an error leave equal weights.
     """
     true = floored(probabilities)[:, np.arange(len(codes)), codes]
-    n_members = len(true)
+
+    def loss(w: RealArray) -> tuple[float, RealArray]:
+        mixture = w @ true
+        return -float(counts @ np.log(mixture)), -(true @ (counts / mixture))
+
+    return _minimize(loss, len(true), _PULL)
+
+
+def fit_number_weights(predictions: RealArray, numbers: RealArray, counts: RealArray) -> RealArray:
+    r"""Weights of members that maximise the likelihood of held-out numbers.
+
+    .. math:: \min_w \; \frac n2 \log \sum_i \frac{c_i}{n} \Bigl(y_i - \sum_m w_m f_m(X_i)\Bigr)^2
+              - 3 \cdot \frac1M \sum_m \log w_m , \qquad n = \sum_i c_i
+
+    Errors are Gaussian, with a variance that is fitted as well. Numbers are standardised.
+    """
+    n = float(counts.sum())
+
+    def loss(w: RealArray) -> tuple[float, RealArray]:
+        errors = w @ predictions - numbers
+        variance = float(counts @ errors**2) / n + _EXACT
+        return 0.5 * n * np.log(variance), predictions @ (counts * errors) / variance
+
+    return _minimize(loss, len(predictions), _NUMBER_PULL)
+
+
+def _minimize(loss: Loss, n_members: int, pull: float) -> RealArray:
+    """Minimise a loss of weights that are >= 0 and sum to one, with a pull towards equal ones."""
 
     def objective(z: RealArray) -> tuple[float, RealArray]:
         w = softmax(z)
-        mixture = w @ true
-        value = -float(counts @ np.log(mixture)) - _PULL * float(np.log(w).mean())
-        slope = -(true @ (counts / mixture)) - _PULL / n_members / w
-        return value, w * (slope - w @ slope)
+        value, slope = loss(w)
+        slope = slope - pull / n_members / w
+        return value - pull * float(np.log(w).mean()), w * (slope - w @ slope)
 
     found = minimize(objective, np.zeros(n_members), jac=True, method="BFGS")
     return softmax(found.x)
 
 
 def find_simple(
-    right: Mapping[str, NDArray[np.bool_]],
-    average: NDArray[np.bool_],
-    counts: RealArray,
-    units: Indices,
+    scores: Mapping[str, Scores], average: Scores, counts: RealArray, units: Indices
 ) -> str | None:
-    """Name the member that is most often right, if the average is not better by more than noise."""
+    """Name the member of the highest score, if the average is not better by more than noise."""
     # Noise is the standard error of the difference, over `units` that are independent.
-    if not right:
+    if not scores:
         return None
-    best = max(right, key=lambda name: float(counts @ right[name]))
-    gain = np.bincount(units, counts * (average.astype(float) - right[best]))
+    best = max(scores, key=lambda name: float(counts @ scores[name]))
+    gain = np.bincount(units, counts * (average.astype(float) - scores[best]))
     if len(gain) > 1 and gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)):
         return None
     return best

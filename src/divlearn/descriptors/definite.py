@@ -81,7 +81,7 @@ class Regularize(MatrixTransformer):
 
     def transform(self, X: ArrayLike) -> RealArray:
         """Regularize matrices, shape (n_matrices, d, d); float32 stays float32."""
-        return check_new(self, X, dtype=None)
+        return self._as_given(check_new(self, X, dtype=None))
 
 
 def check_floor(floor: float | str, dtype: DTypeLike = np.float64, d: int = 1) -> float:

@@ -8,10 +8,18 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from divlearn.alpha_beta import check_pair, check_sizes, compare, nonnegative_point, pairwise_abld
+from divlearn.alpha_beta import (
+    check_pair,
+    check_sizes,
+    compare,
+    nonnegative_point,
+    pairwise_abld,
+    real_forms,
+)
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
+from divlearn.hermitian import from_real_form
 from divlearn.means import arithmetic_mean, harmonic_mean, mean_abld
 from divlearn.spd import check_spd
 from divlearn.weights import check_weights
@@ -36,7 +44,7 @@ class Search(NamedTuple):
 
 @dataclass(frozen=True)
 class Divergence(ABC):
-    r"""A divergence D(X || Y) of SPD matrices, in its textbook form.
+    r"""A divergence D(X || Y) of SPD matrices, real or complex Hermitian, in its textbook form.
 
     It can be passed as ``metric`` to pyRiemann's functions: called with pyRiemann's argument
     ``squared``, it returns what pyRiemann's function of that name does. pyRiemann's estimators need
@@ -62,7 +70,9 @@ class Divergence(ABC):
         ``squared`` is pyRiemann's convention: if False, the distance is returned where the textbook
         form is a squared distance; if True, the square of that result.
         """
-        return self._convention(self._compare(*check_pair(X, Y)), squared)
+        (X, Y), share = real_forms(X, Y)
+        known = self if share == 1 else self.of_real_form()
+        return self._convention(share * known._compare(*check_pair(X, Y)), squared)
 
     def pairwise(
         self,
@@ -76,10 +86,12 @@ class Divergence(ABC):
 
         Only members of the alpha-beta family need an ``engine``. ``squared`` is as in a call.
         """
+        (X, Y), share = real_forms(X, Y)
         first = check_set(X)
         second = first if Y is None else check_set(Y, "Y")
         check_sizes(first, second)
-        table = self._table(first, second)
+        known = self if share == 1 else self.of_real_form()
+        table = share * known._table(first, second)
         if Y is None:
             np.fill_diagonal(table, 0.0)
         return self._convention(table, squared)
@@ -99,7 +111,13 @@ class Divergence(ABC):
         Where it has no closed form, the search starts at ``init`` and stops when the norm of the
         gradient, which has no unit, is below ``tol``. If it never is, a warning names ``what``.
         """
-        return self._mean(X, sample_weight, Search(get_engine(engine), init, tol, what))
+        (X, init), share = real_forms(X, init)
+        mean = self._mean(X, sample_weight, Search(get_engine(engine), init, tol, what))
+        return mean if share == 1 else from_real_form(mean)
+
+    def of_real_form(self) -> Self:
+        """Return what gives twice the divergence of complex matrices for their real form."""
+        return self
 
     @abstractmethod
     def _compare(self, X: RealArray, Y: RealArray) -> RealArray:

@@ -1,7 +1,8 @@
 """Divergences outside the alpha-beta family: metrics of vectors, Wasserstein's, users' own."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,6 +11,7 @@ from divlearn.arrays import Indices, RealArray
 from divlearn.divergence.base import Divergence, Matrices, Search, check_set, check_weighted
 from divlearn.engines import Engine
 from divlearn.geometry import invsqrtm, sqrtm, unvectorize, vectorize
+from divlearn.hermitian import from_real_form
 from divlearn.means import arithmetic_mean
 from divlearn.spd import check_spd
 
@@ -184,6 +186,9 @@ class FunctionDivergence(Divergence):
             f'{{"mean": ..., "distance": {self.name}}}'
         )
 
+    def of_real_form(self) -> Self:
+        return replace(self, function=_OfRealForm(self.function))
+
     def _compare(self, X: RealArray, Y: RealArray) -> RealArray:
         leading, d = np.broadcast_shapes(X.shape[:-2], Y.shape[:-2]), X.shape[-1]
         if Y.ndim == 2:
@@ -201,6 +206,23 @@ class FunctionDivergence(Divergence):
                 'for a function of two matrices pass np.vectorize(f, signature="(d,d),(d,d)->()")'
             )
         return values
+
+
+def squared_thompson(X: RealArray, Y: RealArray) -> RealArray:
+    """Square of the largest logarithm of an eigenvalue of X Y^-1, in magnitude."""
+    inverse = np.linalg.inv(np.linalg.cholesky(Y))
+    values = np.linalg.eigvalsh(inverse @ X @ inverse.mT.conj())
+    return (np.log(values[..., [0, -1]]) ** 2).max(axis=-1)
+
+
+@dataclass(frozen=True)
+class _OfRealForm:
+    """A function of complex matrices, whose real forms it is called with; doubled, see there."""
+
+    function: Callable[[RealArray, RealArray], ArrayLike]
+
+    def __call__(self, X: RealArray, Y: RealArray) -> RealArray:
+        return np.multiply(2, self.function(from_real_form(X), from_real_form(Y)))
 
 
 @dataclass(frozen=True)
@@ -240,6 +262,9 @@ class PairedDivergence(Divergence):
     def _mean(self, X: Matrices, weight: ArrayLike | None, search: Search) -> RealArray:
         matrices, weights = check_weighted(X, weight)
         return check_spd(self.average(matrices, sample_weight=weights), ndim=2, name="the mean")
+
+    def of_real_form(self) -> Self:
+        return replace(self, distance=self.distance.of_real_form())
 
     def _compare(self, X: RealArray, Y: RealArray) -> RealArray:
         return self.distance._compare(X, Y)

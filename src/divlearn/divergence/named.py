@@ -19,6 +19,7 @@ from divlearn.divergence.metrics import (
     from_log_cholesky_vectors,
     inverse_entries,
     log_cholesky_vectors,
+    squared_thompson,
 )
 from divlearn.geometry import unvectorize
 from divlearn.log_vectors import from_log_vectors, log_vectors
@@ -126,6 +127,12 @@ METRICS = (
         formula="tr(X + Y - 2 (X^1/2 Y X^1/2)^1/2)",
         aliases=("bures", "bures-wasserstein"),
     ),
+    FunctionDivergence(
+        "thompson",
+        squared_thompson,
+        squared_distance=True,
+        formula="max_i log(lambda_i)^2, lambda the eigenvalues of XY^-1",
+    ),
 )
 
 DIVERGENCES: dict[str, Divergence] = {one.name: one for one in (*MEMBERS, *METRICS)}
@@ -194,8 +201,8 @@ def get_member(divergence: DivergenceLike) -> ABDivergence:
         raise ValueError(
             f"divergence={known.name!r} is not in the alpha-beta family, must be one of "
             f"{_list_names(MEMBERS)}, or a pair (alpha, beta); DivergenceKNN, DivergenceMDM, "
-            "DivergenceKernel and Recenter take all divergences, and LogEuclideanKMeans has the "
-            "log-Euclidean metric"
+            "DivergenceKernel and Recenter take all divergences, and ABKMeans those of vectors, "
+            "such as log-euclidean and euclidean"
         )
     return known
 

@@ -450,9 +450,14 @@ class Engine(ABC):
         alpha: RealArray,
         beta: RealArray,
         cotangent: RealArray,
+        *,
+        parameters: bool = False,
     ) -> FilterPullback:
-        """Gradients of ``(cotangent * encode_filters(data, filters, alpha, beta)).sum()``."""
-        found = self._pull_filters(data, filters, alpha, beta, cotangent)
+        """Gradients of ``(cotangent * encode_filters(data, filters, alpha, beta)).sum()``.
+
+        Those in alpha and beta are zeros unless `parameters` asks for them.
+        """
+        found = self._pull_filters(data, filters, alpha, beta, cotangent, parameters=parameters)
         refuse_lost(self.name, found.lost(), len(filters), cotangent)
         return found
 
@@ -463,10 +468,10 @@ class Engine(ABC):
         return encode_filters(X, beside(filters, X), alpha, beta)
 
     def _pull_filters(
-        self, data: Prepared, filters: RealArray, *given: RealArray
+        self, data: Prepared, filters: RealArray, *given: RealArray, parameters: bool
     ) -> FilterPullback:
         X = data.there
-        return pull_filters(X, beside(filters, X), *given)
+        return pull_filters(X, beside(filters, X), *given, parameters=parameters)
 
     def usable(self, atoms: RealArray) -> bool:
         """Say what `divlearn.spd.usable` does, of atoms that may be where the engine works."""

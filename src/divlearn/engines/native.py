@@ -267,12 +267,12 @@ class NativeEngine(Engine):
         return out
 
     def _pull_filters(
-        self, data: Prepared, filters: RealArray, *given: RealArray
+        self, data: Prepared, filters: RealArray, *given: RealArray, parameters: bool
     ) -> FilterPullback:
         alpha, beta, cotangent = given
         line, packed = line_of(alpha, beta), self.prepare(data)
-        if line is None or filters.shape[2] > _MOST_RANK:
-            return super()._pull_filters(data, filters, *given)
+        if parameters or line is None or filters.shape[2] > _MOST_RANK:
+            return super()._pull_filters(data, filters, *given, parameters=parameters)
         assert isinstance(packed, NativeData)
         rows, chunks = _filter_rows(packed, filters), min(_CHUNKS, -(-data.n_matrices // 64))
         sums = np.empty((len(rows), chunks, *rows.shape[1:]))

@@ -52,7 +52,13 @@ def encode_filters(
 
 
 def pull_filters(
-    X: RealArray, filters: RealArray, alpha: RealArray, beta: RealArray, cotangent: RealArray
+    X: RealArray,
+    filters: RealArray,
+    alpha: RealArray,
+    beta: RealArray,
+    cotangent: RealArray,
+    *,
+    parameters: bool,
 ) -> FilterPullback:
     """Gradients of ``(cotangent * encode_filters(X, filters, alpha, beta)).sum()``."""
     n_filters, d, p = filters.shape
@@ -65,7 +71,8 @@ def pull_filters(
         functions = _Functions(_small(products, filters), alpha, beta)
         total = functions.pull(weights[:-1])
         total += weights[-1] / p * functions.size * functions.inverse
-        slopes += functions.parameter_slopes(weights[:-1])
+        if parameters:
+            slopes += functions.parameter_slopes(weights[:-1])
         left = np.moveaxis(products.reshape(len(some), n_filters, p, d), 0, 1)
         right = np.moveaxis(total.reshape(p, p, len(some), n_filters), (3, 2), (0, 1))
         gradient += 2 * left.reshape(n_filters, -1, d).mT @ right.reshape(n_filters, -1, p)
@@ -154,14 +161,12 @@ class _Functions:
         return total
 
     def parameter_slopes(self, weights: RealArray) -> RealArray:
-        """Gradients in alpha and beta, (2, n_filters, n_pairs); zeros where pairs are fixed."""
+        """Gradients in alpha and beta, shape (2, n_filters, n_pairs)."""
         slopes = np.zeros((2, *self.alpha.shape))
         for pair, weight in enumerate(weights):
-            if self._line(pair) is None:
-                found = self._of_spectra(pair, "f_alpha", "f_beta")
-                for number, one in enumerate(found):
-                    sums = to_host(weight * one).reshape(-1, len(self.alpha)).sum(axis=0)
-                    slopes[number, :, pair] = sums
+            for number, one in enumerate(self._of_spectra(pair, "f_alpha", "f_beta")):
+                sums = to_host(weight * one).reshape(-1, len(self.alpha)).sum(axis=0)
+                slopes[number, :, pair] = sums
         return slopes
 
     @cached_property

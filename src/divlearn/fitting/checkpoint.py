@@ -32,7 +32,7 @@ from divlearn.models.storage import fingerprint, libraries, read_object, write_o
 from divlearn.models.tree import Unknown
 
 _KIND = "checkpoint"
-_IRRELEVANT = {"engine", "random_state", "verbose"}  # to what the result is
+_IRRELEVANT = {"engine", "n_jobs", "random_state", "verbose"}  # to what the result is
 _T = TypeVar("_T")
 
 

@@ -1,22 +1,24 @@
-"""Labelled matrices, checked once, and mixins of estimators of SPD matrices."""
+"""Matrices with labels or numbers, checked once, and mixins of estimators of SPD matrices."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import ClassWeight, RandomState
-from divlearn.engines import Prepared
+from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.folds import Fold, Splitter, check_groups, count_groups, make_folds
 from divlearn.fitting.interrupts import user_call
 from divlearn.fitting.progress import narrated
 from divlearn.fitting.targets import check_labels, class_factors, keep_classes
+from divlearn.hermitian import from_real_form, is_complex, real_form
 from divlearn.spd import Shrinkage, check_and_learn, check_spd
 from divlearn.weights import check_weights, normalize_weights
 
@@ -56,13 +58,34 @@ def takes_metric(estimator: _Class) -> _Class:
 
     for name in ("__init__", "set_params"):
         setattr(estimator, name, renaming(getattr(estimator, name)))
+    alias = property(lambda self: self.divergence, doc="Alias of ``divergence``.")
+    estimator.metric = alias  # type: ignore[attr-defined]
     return estimator
+
+
+def engine_of(estimator: BaseEstimator) -> str | Engine:
+    """Return the engine of an estimator, with ``n_jobs`` threads if it has a name only."""
+    n_jobs = getattr(estimator, "n_jobs", None)
+    if n_jobs is None or not isinstance(estimator.engine, str):
+        return estimator.engine
+    return get_engine(estimator.engine, effective_n_jobs(n_jobs))
 
 
 class MatricesMixin:
     """Tags of estimators whose input are matrices, shape (n_matrices, d, d)."""
 
     shrinkage_: Shrinkage | None = None  # what `check_training` learned, for `check_new`
+    hermitian_: bool = False  # whether it saw complex matrices, of which it knows the real form
+    _takes_complex = True
+
+    @property
+    def _share(self) -> float:
+        """Factor of divergences of real forms, which are twice as large."""
+        return 0.5 if self.hermitian_ else 1.0
+
+    def _as_given(self, matrices: RealArray) -> RealArray:
+        """Return matrices as complex ones if the estimator was given such."""
+        return from_real_form(matrices) if self.hermitian_ else matrices
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -96,9 +119,49 @@ def best_codes(scores: RealArray) -> Indices:
     return best.astype(np.intp)
 
 
+class Checked:
+    """Matrices that were checked, without those of weight zero."""
+
+    _classes: ClassVar[bool]  # whether y holds labels
+
+    matrices: RealArray
+    weights: RealArray
+    kept: Indices  # positions among the matrices that were given
+    y: Labels  # of all that were given
+    groups: Labels | None  # likewise
+
+    @property
+    def strata(self) -> Indices:
+        """Classes that every training part must have."""
+        raise NotImplementedError
+
+    @property
+    def kept_groups(self) -> Labels | None:
+        return None if self.groups is None else self.groups[self.kept]
+
+    def folds(self, cv: Splitter, random_state: RandomState) -> list[Fold]:
+        return make_folds(
+            cv,
+            len(self.y),
+            self.y,
+            self.groups,
+            kept=self.kept,
+            random_state=random_state,
+            classes=self._classes,
+        )
+
+    def spread(self, rows: Indices, values: RealArray) -> RealArray:
+        """Values of some matrices among those given; NaN for the others."""
+        result = np.full((len(self.y), *values.shape[1:]), np.nan)
+        result[self.kept[rows]] = values
+        return result
+
+
 @dataclass(frozen=True, eq=False)
-class Labelled:
+class Labelled(Checked):
     """Matrices of two classes at least, without those of weight zero."""
+
+    _classes = True
 
     matrices: RealArray
     codes: Indices  # indices of classes
@@ -109,8 +172,8 @@ class Labelled:
     groups: Labels | None = None  # likewise
 
     @property
-    def kept_groups(self) -> Labels | None:
-        return None if self.groups is None else self.groups[self.kept]
+    def strata(self) -> Indices:
+        return self.codes
 
     def require_two(self, fix: str) -> None:
         """Raise unless every class has two matrices, or groups: to train on and to judge by."""
@@ -121,17 +184,6 @@ class Labelled:
                 f"class {self.classes[counts.argmin()]!s} has 1 {what}, must have >= 2, one to "
                 f"train on and one to test on; {fix}"
             )
-
-    def folds(self, cv: Splitter, random_state: RandomState) -> list[Fold]:
-        return make_folds(
-            cv, len(self.y), self.y, self.groups, kept=self.kept, random_state=random_state
-        )
-
-    def spread(self, rows: Indices, values: RealArray) -> RealArray:
-        """Values of some matrices among those given; NaN for the others."""
-        result = np.full((len(self.y), *values.shape[1:]), np.nan)
-        result[self.kept[rows]] = values
-        return result
 
 
 def check_labelled(
@@ -175,6 +227,27 @@ def label(
     return Labelled(matrices[seen], codes, classes[kept], weights, seen, labels, known)
 
 
+def real_training(estimator: BaseEstimator, X: ArrayLike) -> ArrayLike:
+    """Give complex matrices to learn from their real form, and note that they are complex."""
+    estimator.hermitian_ = is_complex(X)
+    if estimator.hermitian_ and not estimator._takes_complex:
+        raise TypeError(
+            f"X has dtype complex, but {type(estimator).__name__} knows densities of real matrices "
+            "only; use k-means"
+        )
+    return real_form(X)
+
+
+def real_new(estimator: BaseEstimator, X: ArrayLike, name: str = "X") -> ArrayLike:
+    """Give matrices their real form if those in `fit` were complex."""
+    if is_complex(X) and not estimator.hermitian_:
+        raise ValueError(
+            f"{name} is complex, but {type(estimator).__name__} was fitted to real matrices; fit "
+            "it to complex ones"
+        )
+    return real_form(X, name, always=estimator.hermitian_)
+
+
 def check_training(
     estimator: BaseEstimator,
     X: ArrayLike,
@@ -184,7 +257,7 @@ def check_training(
 ) -> RealArray:
     """Check matrices to learn from, and learn how to regularize these and those to predict."""
     matrices, estimator.shrinkage_ = check_and_learn(
-        X, estimator.regularize, sample_weight, ndim=3, dtype=dtype
+        real_training(estimator, X), estimator.regularize, sample_weight, ndim=3, dtype=dtype
     )
     return matrices
 
@@ -197,7 +270,8 @@ def check_new(
     if isinstance(X, Prepared):
         matrices = X.matrices
     else:
-        matrices = check_spd(X, regularize=estimator.shrinkage_, ndim=3, dtype=dtype)
+        given = real_new(estimator, X)
+        matrices = check_spd(given, regularize=estimator.shrinkage_, ndim=3, dtype=dtype)
     check_size(estimator, matrices.shape[-1])
     return matrices
 

@@ -37,6 +37,20 @@ def listen(listener: Listener | None) -> Iterator[None]:
         _listener.reset(token)
 
 
+@contextmanager
+def overheard(check: Callable[[], None]) -> Iterator[None]:
+    """Call a function whenever work inside tells how far it is; an error ends the work."""
+    listener = _listener.get()
+
+    def both(what: str, done: int, total: int, news: str) -> None:
+        if listener is not None:
+            listener(what, done, total, news)
+        check()
+
+    with listen(both):
+        yield
+
+
 def tell(what: str, done: int, total: int, news: str = "") -> None:
     """Tell the listener how many steps are done; work inside other work has another name."""
     listener = _listener.get()

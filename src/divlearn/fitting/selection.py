@@ -11,10 +11,11 @@ have seen neither the fold nor what they are judged by: those of a `Nest`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from divlearn.arrays import Indices, RealArray
@@ -116,15 +117,22 @@ class HeldOut(Generic[_T]):
 
     def compute(self, candidates: Sequence[_T], numbers: Iterable[int]) -> None:
         """Compute decisions of candidates on folds."""
-        wanted = [(one, number) for number in numbers for one in candidates]
+        # Threads begin with different folds, since the first on a fold prepares it for the others.
+        wanted = list(product(candidates, numbers))
         wanted = [key for key in dict.fromkeys(wanted) if key not in self._known]
         if not wanted:
             return
-        found = (self._decide(*key) for key in wanted)
-        if self._n_jobs > 1 and len(wanted) > 1:
-            pool = Parallel(n_jobs=self._n_jobs, prefer="threads", return_as="generator")
-            found = pool(delayed(self._decide)(*key) for key in wanted)
-        self._known.update(zip(track(wanted, "candidates"), found, strict=True))
+        if self._n_jobs == 1 or len(wanted) == 1:
+            for key in track(wanted, "candidates"):
+                self._known[key] = self._decide(*key)
+            return
+        with ThreadPoolExecutor(self._n_jobs) as pool:
+            found = [pool.submit(self._decide, *key) for key in wanted]
+            try:
+                for key, one in zip(track(wanted, "candidates"), found, strict=True):
+                    self._known[key] = one.result()
+            finally:  # after an error or Ctrl-C, what has not begun is not done
+                pool.shutdown(cancel_futures=True)
 
     def decisions(self, candidates: Sequence[_T]) -> list[RealArray]:
         """Return decisions on every fold, of one candidate for each."""

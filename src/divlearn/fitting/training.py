@@ -1,19 +1,14 @@
 """Training on folds: fit candidates, choose one by held-out data, calibrate it, fit it again."""
 
-from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
-from functools import cached_property
-from operator import ne
-from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
+from collections.abc import Hashable, Sequence
+from typing import Annotated, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import rankdata
-from sklearn.base import BaseEstimator
 
-from divlearn.arrays import Indices, Labels, RealArray
-from divlearn.checks import ClassWeight, RandomState
-from divlearn.engines import Engine, get_engine
+from divlearn.arrays import Indices, RealArray
+from divlearn.checks import ClassWeight
+from divlearn.engines import get_engine
 from divlearn.fitting.calibration import (
     SCORES,
     Calibration,
@@ -22,7 +17,14 @@ from divlearn.fitting.calibration import (
     calibrate_by,
     fit_temperature,
 )
-from divlearn.fitting.folds import Fold, Folds, Splitter
+from divlearn.fitting.held_out import (
+    Folded,
+    Grid,
+    HeldOutEstimator,
+    Judge,
+    in_turn,
+    shares_of,
+)
 from divlearn.fitting.labelled import (
     Labelled,
     MatrixClassifierMixin,
@@ -30,75 +32,20 @@ from divlearn.fitting.labelled import (
     check_new,
     fit_method,
 )
-from divlearn.fitting.progress import say
-from divlearn.fitting.selection import HeldOut, Nest, average_held_out, nest_folds
-from divlearn.log_vectors import log_vectors
-from divlearn.threads import limit_blas
+from divlearn.fitting.selection import HeldOut, average_held_out
 from divlearn.tolerances import LEARNING_ACCURACY
 
+__all__ = ["Grid", "HeldOutClassifier", "Training", "choose", "in_turn"]
+
 _T = TypeVar("_T", bound=Hashable)
-_F = TypeVar("_F")
-Model = Any  # whatever `_decide` of a classifier understands
-Judge = Callable[[Sequence[RealArray], Sequence[Indices]], RealArray]  # see `HeldOut`
 
 _LEAST = np.log(1e-4)  # of logarithms in the loss: no single matrix decides
 
 
-class Training:
+class Training(Folded):
     """Checked matrices, their classes and folds, and features that classifiers share."""
 
-    def __init__(self, data: Labelled, folds: Folds, engine: Engine) -> None:
-        self.data, self.folds, self.engine = data, list(folds), engine
-        self._known: dict[Hashable, object] = {}
-
-    @cached_property
-    def nest(self) -> Nest:
-        return nest_folds(self.folds, self.data.codes)
-
-    @cached_property
-    def parts(self) -> list[Fold]:
-        """The folds, those of the nest, and last everything, which holds out nothing."""
-        everything = np.arange(len(self.data.codes))
-        return [*self.folds, *self.nest.folds, (everything, everything[:0])]
-
-    @cached_property
-    def tested(self) -> Indices:
-        """Rows that some fold holds out, ascending."""
-        return np.unique(np.concatenate([held for _, held in self.folds]))
-
-    @cached_property
-    def log_vectors(self) -> RealArray:
-        """Logarithms of all matrices as vectors."""
-        return log_vectors(self.data.matrices)
-
-    @property
-    def whole(self) -> int:
-        """Number of the part that is everything."""
-        return len(self.parts) - 1
-
-    def once(self, key: Hashable, compute: Callable[[], _F]) -> _F:
-        """Return what was computed before under this key, or compute it."""
-        if key not in self._known:
-            self._known[key] = compute()
-        return cast(_F, self._known[key])
-
-
-class Grid(NamedTuple, Generic[_T]):
-    """Candidates, and more of them, to be tried next to the best."""
-
-    candidates: Sequence[_T]
-    refine: Callable[[_T], Sequence[_T]] = lambda _: ()
-
-
-def near_the_middle(grid: Grid[_T]) -> Grid[_T]:
-    """Candidates next to the one in the middle, then next to the best, instead of all."""
-
-    def neighbours(candidate: Any) -> list[_T]:
-        """Return those that differ in one parameter at most."""
-        each: Sequence[Any] = grid.candidates
-        return [one for one in each if sum(map(ne, one, candidate)) < 2]
-
-    return Grid(neighbours(grid.candidates[len(grid.candidates) // 2]), neighbours)
+    data: Labelled
 
 
 class Chosen(NamedTuple, Generic[_T]):
@@ -138,11 +85,6 @@ def choose(
     return Chosen(best, calibration, rows, averaged, decisions, optimistic)
 
 
-def shares_of(rows: Sequence[Indices], weights: RealArray) -> RealArray:
-    """Shares of rows in a mean over folds of weighted means, fold by fold."""
-    return np.concatenate([weights[one] / weights[one].sum() / len(rows) for one in rows])
-
-
 def judge_accuracy(training: Training, forms: Forms) -> Judge:
     """Make a function to shares of rows in the mean over folds of the accuracy."""
     codes, weights = training.data.codes, training.data.weights
@@ -173,63 +115,19 @@ def judge_likelihood(training: Training, forms: Forms) -> Judge:
 _JUDGES = {"accuracy": judge_accuracy, "likelihood": judge_likelihood}
 
 
-class HeldOutClassifier(MatrixClassifierMixin, BaseEstimator, Generic[_T]):  # type: ignore[misc]
-    """Base of classifiers that choose their parameters on held-out data.
+class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], Generic[_T]):
+    """Base of classifiers that choose their parameters on held-out data; see `HeldOutEstimator`."""
 
-    A subclass says what its candidates are (`_grid`), how one is fitted to a part of the training
-    data (`_learner`), and how a model decides on what is held out and on new matrices. Candidates
-    are hashable; a model is whatever `_decide` understands.
-    """
-
-    _nested: ClassVar[bool] = False  # whether the choice needs models of the nest
     _needs_folds: ClassVar[bool] = True  # or take the first candidate if nothing can be held out
     _forms: ClassVar[Forms] = SCORES
     _criterion: ClassVar[str] = "likelihood"  # or "accuracy", of held-out matrices
 
-    cv: Splitter
-    engine: str | Engine
-    random_state: RandomState
     class_weight: ClassWeight
-    verbose: int = 0
-    regularize: str | float
 
-    best_params_: dict[str, Any]
     calibration_: tuple[int, float]  # form and temperature of a `Calibration`
     oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
     _optimistic_proba: Annotated[RealArray, "n_matrices n_classes"]
     held_out_accuracy_: float
-    best_score_: float
-    message_: str
-    cv_results_: dict[str, Any]
-    model_: Model
-
-    @abstractmethod
-    def _grid(self, training: Training) -> Grid[_T]:
-        """Candidates to choose from."""
-
-    @abstractmethod
-    def _learner(self, training: Training, number: int) -> Callable[[_T], Model]:
-        """Prepare a part of the training data, and return a function from candidates to models."""
-
-    @abstractmethod
-    def _decide(self, model: Model, training: Training, number: int) -> RealArray:
-        """Decide on what a part holds out."""
-
-    @abstractmethod
-    def _decide_new(self, matrices: RealArray) -> RealArray:
-        """Decide on new matrices by the model of everything, ``model_``."""
-
-    def _inner_grid(self, grid: Grid[_T]) -> Grid[_T]:
-        """Candidates to choose from without each fold."""
-        return grid
-
-    def _describe(self, candidate: _T) -> dict[str, Any]:
-        """Name the parameters of a candidate."""
-        named = getattr(candidate, "_asdict", None)
-        return dict(candidate) if named is None else named()  # type: ignore[call-overload]
-
-    def _check_parameters(self) -> None:
-        """Check parameters of the estimator."""
 
     @fit_method
     def fit(
@@ -252,24 +150,24 @@ class HeldOutClassifier(MatrixClassifierMixin, BaseEstimator, Generic[_T]):  # t
 
     def fit_training(self, training: Training) -> Self:
         """Fit to data that was checked, and to features that were computed before."""
-        data = training.data
-        self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
+        self.classes_ = training.data.classes
         if not training.folds and self._needs_folds:
             raise ValueError(
                 "every class has 1 matrix or group, but some must have >= 2, one to train on and "
                 "one to test on; pass more matrices"
             )
-        with limit_blas(1):
-            held_out, grid = self._hold_out(training), self._grid(training)
-            if training.folds:
-                chosen = choose(training, held_out, grid, self._inner_grid(grid), self._forms)
-                self._keep(training, held_out, grid, chosen)
-                best = chosen.best
-            else:
-                best = grid.candidates[0]
-                self._keep_first(training, best)
-            self._fit_model(training, best)
-        return self
+        return super().fit_training(training)
+
+    def _judge(self, training: Training) -> Judge:
+        return _JUDGES[self._criterion](training, self._forms)
+
+    def _choose(self, training: Training, held_out: HeldOut[_T], grid: Grid[_T]) -> _T:
+        if not training.folds:
+            self._keep_first(training, grid.candidates[0])
+            return grid.candidates[0]
+        chosen = choose(training, held_out, grid, self._inner_grid(grid), self._forms)
+        self._keep(training, held_out, grid, chosen)
+        return chosen.best
 
     def _keep_first(self, training: Training, first: _T) -> None:
         self.best_params_ = self._describe(first)
@@ -280,72 +178,17 @@ class HeldOutClassifier(MatrixClassifierMixin, BaseEstimator, Generic[_T]):  # t
         self.message_ = "no class has two matrices or groups, one to hold out; nothing was chosen"
         self.cv_results_ = {"params": [self.best_params_]}
 
-    def _fit_model(self, training: Training, best: _T) -> None:
-        """Fit the best candidate to everything."""
-        self.model_ = self._learner(training, training.whole)(best)
-
-    def _hold_out(self, training: Training) -> HeldOut[_T]:
-        learners: dict[int, Callable[[_T], Model]] = {}
-
-        def decide(candidate: _T, number: int) -> RealArray:
-            if number not in learners:
-                learners[number] = self._learner(training, number)
-            return self._decide(learners[number](candidate), training, number)
-
-        judge = _JUDGES[self._criterion](training, self._forms)
-        return HeldOut(
-            decide,
-            judge,
-            training.folds,
-            training.nest,
-            nested=self._nested,
-            n_jobs=self._n_jobs(training),
-        )
-
-    def _n_jobs(self, training: Training) -> int:
-        """Threads that fit candidates."""
-        return 1
-
     def _keep(
         self, training: Training, held_out: HeldOut[_T], grid: Grid[_T], chosen: Chosen[_T]
     ) -> None:
         data = training.data
-        self.best_params_ = self._describe(chosen.best)
         self.calibration_ = chosen.calibration.form, chosen.calibration.temperature
         self.oof_proba_ = data.spread(chosen.rows, chosen.probabilities)
         self._optimistic_proba = data.spread(chosen.rows, chosen.optimistic)
         right = chosen.probabilities.argmax(axis=1) == data.codes[chosen.rows]
         self.held_out_accuracy_ = float(np.average(right, weights=data.weights[chosen.rows]))
-        tried = list(dict.fromkeys([*grid.candidates, chosen.best, *grid.refine(chosen.best)]))
-        self.cv_results_ = self._tabulate(training, held_out, tried)
-        self.best_score_ = float(self.cv_results_["mean_test_score"].max())
-        named = ", ".join(f"{name} = {_short(one)}" for name, one in self.best_params_.items())
-        self.message_ = (
-            f"{named or type(self).__name__}: held-out accuracy {self.held_out_accuracy_:.3f} over "
-            f"{len(training.folds)} folds"
-        )
-        if len(tried) > 1:
-            self.message_ += f", with the best of {len(tried)} combinations chosen without each"
-        say(self, self.message_)
-
-    def _tabulate(
-        self, training: Training, held_out: HeldOut[_T], tried: Sequence[_T]
-    ) -> dict[str, Any]:
-        """Tabulate what was tried, as `sklearn.model_selection.GridSearchCV` does."""
-        n_folds = len(training.folds)
-        ends = np.cumsum([len(held) for _, held in training.folds])[:-1]
-        shares = [np.split(held_out.shares(one), ends) for one in tried]
-        splits = np.array([[n_folds * part.sum() for part in one] for one in shares]).round(12)
-        mean = splits.mean(axis=1)
-        params = [self._describe(one) for one in tried]
-        return {
-            **{f"param_{name}": _column([one[name] for one in params]) for name in params[0]},
-            "params": params,
-            **{f"split{number}_test_score": one for number, one in enumerate(splits.T)},
-            "mean_test_score": mean,
-            "std_test_score": splits.std(axis=1),
-            "rank_test_score": rankdata(-mean, method="min").astype(np.int32),
-        }
+        figure = f"accuracy {self.held_out_accuracy_:.3f}"
+        self._keep_tried(training, held_out, grid, chosen.best, figure)
 
     def predict_log_proba(self, X: ArrayLike) -> RealArray:
         """Logarithms of `predict_proba`, exact where probabilities underflow."""
@@ -355,15 +198,3 @@ class HeldOutClassifier(MatrixClassifierMixin, BaseEstimator, Generic[_T]):  # t
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes), by held-out calibration."""
         return np.exp(self.predict_log_proba(X))
-
-
-def _column(values: Sequence[object]) -> Labels:
-    if all(isinstance(one, int | float) for one in values):
-        return np.array(values)
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    return column
-
-
-def _short(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

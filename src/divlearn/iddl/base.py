@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -154,7 +154,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     n_iter_: int
     message_: str
     history_: History
-    held_out_losses_: dict[str, RealArray]
+    held_out_losses_: dict[str, Annotated[RealArray, "n_held_out"]]
 
     def __init__(
         self,

@@ -13,7 +13,13 @@ from divlearn.engines import Engine
 from divlearn.fitting.calibration import calibrate, calibrate_by
 from divlearn.fitting.checkpoint import checkpointed, draw_seed
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, fit_method, label
+from divlearn.fitting.labelled import (
+    Labelled,
+    MatrixClassifierMixin,
+    fit_method,
+    label,
+    takes_metric,
+)
 from divlearn.fitting.selection import average_held_out
 from divlearn.fitting.training import Training
 from divlearn.iddl.base import IDDLBase, Recipe, ScoreMixin
@@ -27,6 +33,7 @@ from divlearn.sharded.shards import MemoryShards
 from divlearn.tolerances import LEARNING_ACCURACY
 
 
+@takes_metric
 class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     r"""Classify SPD matrices by divergences to atoms, all learned together.
 

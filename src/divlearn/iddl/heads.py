@@ -223,22 +223,20 @@ class _Newton:
         start = float(np.linalg.norm(self._origin.gradient))
         return _DAMPING * min(1.0, float(np.linalg.norm(state.gradient)) / max(start, _TINY))
 
-    def _precondition(self, state: _State, residual: RealArray) -> RealArray:
-        size = max(state.size, 1e-6)
-        scale = size * self._spread + 2 * np.diag(self._penalty) + self._damping(state)
-        return residual / np.maximum(scale, 1e-12 * scale.max())
-
     def _step(self, state: _State, goal: float) -> RealArray:
         """Solve for the Newton step as far as it pays: the better, the closer the end is."""
         size = float(np.linalg.norm(state.gradient))
         enough = max(min(0.1, size**0.5) * size, 0.1 * goal)
+        damping = self._damping(state)
+        scale = max(state.size, 1e-6) * self._spread + 2 * np.diag(self._penalty) + damping
+        scale = np.maximum(scale, 1e-12 * scale.max())  # about the diagonal of the Hessian
         step = np.zeros_like(state.W)
         residual = -state.gradient
-        z = self._precondition(state, residual)
-        direction, power = z, float(np.vdot(residual, z))
+        direction = residual / scale
+        power = float(np.vdot(residual, direction))
         for _ in range(_CG_STEPS):
             product = self._bend(state, direction) + 2 * direction @ self._penalty
-            product = product + self._damping(state) * direction
+            product = product + damping * direction
             curvature = float(np.vdot(direction, product))
             if curvature <= 0:
                 break
@@ -247,10 +245,10 @@ class _Newton:
             residual = residual - length * product
             if np.linalg.norm(residual) <= enough:
                 break
-            z = self._precondition(state, residual)
+            z = residual / scale
             following = float(np.vdot(residual, z))
             direction, power = z + following / power * direction, following
-        return step if step.any() else self._precondition(state, -state.gradient)
+        return step if step.any() else -state.gradient / scale
 
     def _search(self, state: _State, step: RealArray) -> _State | None:
         """Find the best of the points tried along a step; None if none beats the start."""

@@ -95,10 +95,10 @@ def judge_fixed(
     parts: Sequence[Part], first: Sequence[Model], known: Choice, judge: Judge
 ) -> dict[Point, RealArray]:
     """Judge heads that see one divergence of the first atoms, with a loss and penalty known."""
-    n_pairs, found = first[0].alpha.shape[1], {}
+    n_pairs, whole, found = first[0].alpha.shape[1], _designs(parts, first), {}
     for pair in range(n_pairs):
         one = (slice(None), slice(pair, None, n_pairs))
-        designs = [(seen[one], unseen[one]) for seen, unseen in _designs(parts, first)]
+        designs = [(seen[one], unseen[one]) for seen, unseen in whole]
         (choice,) = _follow_penalties(parts, designs, known.loss, [known.penalty], judge)
         point = float(first[0].alpha[0, pair]), float(first[0].beta[0, pair])
         found[point] = choice.shares
@@ -302,7 +302,9 @@ class Ensemble:
             return {}
         everything = np.arange(sum(len(part.rows) for part in self._parts))
         known = least(list(chain(*self._starts)), everything)
-        return judge_fixed(self._parts, first, known, self._judge)
+        with stoppable():
+            return judge_fixed(self._parts, first, known, self._judge)
+        return {}
 
     def _finish(self, chooser: Chooser) -> Learned:
         """Choose heads, and solve for them again on everything."""

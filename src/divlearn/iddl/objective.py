@@ -11,6 +11,7 @@ import numpy as np
 from divlearn.arrays import RealArray, beside, to_host
 from divlearn.engines import Prepared
 from divlearn.engines.base import Trace
+from divlearn.engines.projected import FilterPullback
 from divlearn.iddl.features import FeatureMap, Units, Variant
 from divlearn.iddl.heads import Head, Samples, objective_of, scores_of, slopes_of, solve_head
 from divlearn.iddl.losses import Loss, Targets
@@ -286,7 +287,11 @@ def trace_rows(block: Block, atoms: RealArray, alpha: RealArray, beta: RealArray
         return block.engine.trace(block.data, Prepared.checked(atoms), alpha, beta)
     engine, known = block.engine, (block.data, atoms, alpha, beta)
     values = engine.encode_filters(*known)
-    return Trace(values, lambda cotangent, _: engine.pull_filters(*known, cotangent))
+
+    def pull(cotangent: RealArray, parameters: bool) -> FilterPullback:
+        return engine.pull_filters(*known, cotangent, parameters=parameters)
+
+    return Trace(values, pull)
 
 
 def design_rows(_: Block, V: RealArray, feature_map: FeatureMap, units: Units) -> RealArray:
@@ -334,7 +339,8 @@ def _pull(
     if trace is not None:
         return trace.pull(in_V, parameters)
     if are_filters(atoms):
-        return block.engine.pull_filters(block.data, atoms, alpha, beta, in_V)
+        known = block.data, atoms, alpha, beta, in_V
+        return block.engine.pull_filters(*known, parameters=parameters)
     back = block.engine.pullback(
         block.data, Prepared.checked(atoms), alpha, beta, in_V, parameters=parameters
     )

@@ -13,8 +13,9 @@ from divlearn.engines import Engine, get_engine
 from divlearn.engines.cpu import cpu_engine
 from divlearn.engines.dask import as_dask
 from divlearn.fitting.calibration import fit_temperature
-from divlearn.fitting.folds import Folds, Splitter, check_groups, make_folds
+from divlearn.fitting.folds import Folds, Splitter, make_folds
 from divlearn.fitting.labelled import Labelled
+from divlearn.fitting.regression import Numbered
 from divlearn.fitting.targets import (
     check_labels,
     check_numbers,
@@ -196,45 +197,44 @@ def _indicators(
 # --- numbers --------------------------------------------------------------------------------------
 
 
-def numbers_task(
+def numbered_task(shards: Shards, data: Numbered, folds: Folds) -> Task:
+    """Predict numbers: held-out scores are judged by their mean squared error."""
+    wanted = data.numbers.reshape(len(data.numbers), -1)
+    weights = data.weights / data.weights.sum()
+    targets, judge = _targets_here(shards, wanted, weights), _judge_errors(wanted, weights)
+    n_seen = len(wanted)
+    return Task(shards, targets, shards, None, wanted, weights, folds, judge, ("ridge",), n_seen)
+
+
+def sharded_numbers_task(
     shards: Shards,
     groups: ArrayLike | None,
     cv: Splitter,
     engine: str | Engine,
     seeds: tuple[int, int],
 ) -> tuple[Task, RealArray, RealArray, bool]:
-    """Predict numbers: held-out scores are judged by their mean squared error.
+    """Do the same for matrices out of memory.
 
     Returns also the mean and scale of every column of y, and whether y has one dimension.
     """
-    block = shards.whole
-    if block is not None:
-        y = check_numbers(block.y, len(block))
-        known = check_groups(groups, len(block))
-        kept = np.flatnonzero(block.weights)  # a weight of zero is no sample at all
-        folds = make_folds(
-            cv, len(block), y, known, kept=kept, random_state=seeds[0], classes=False
-        )
-        shards = MemoryShards(block.only(kept))
-    else:
-        _refuse_groups(groups)
+    _refuse_groups(groups)
     (total, mean, squares), single = shards.reduce(_number_moments, merge=_merge_numbers)
     deviation = np.sqrt(squares / total)
     scale = np.where(deviation > 0, deviation, 1)
     targets = shards.hold(_scaled, mean, scale, total)
-    if block is not None:
-        sample, n_seen, (wanted, weights) = shards, shards.n_matrices, targets[0]
-        targets = _targets_here(shards, wanted, weights)
-    else:
-        sample, wanted, weights, n_seen = draw_sample(shards, targets, engine, seeds[1])
-        folds = make_folds(cv, len(wanted), wanted, random_state=seeds[0], classes=False)
+    sample, wanted, weights, n_seen = draw_sample(shards, targets, engine, seeds[1])
+    folds = make_folds(cv, len(wanted), wanted, random_state=seeds[0], classes=False)
+    judge = _judge_errors(wanted, weights)
+    task = Task(shards, targets, sample, None, wanted, weights, folds, judge, ("ridge",), n_seen)
+    return task, mean, scale, single
 
+
+def _judge_errors(wanted: RealArray, weights: RealArray) -> Judge:
     def judge(scores: RealArray, rows: Indices) -> RealArray:
         errors = ((scores - wanted[rows]) ** 2).mean(axis=1)
         return _judged(weights[rows] * errors / weights[rows].sum())
 
-    task = Task(shards, targets, sample, None, wanted, weights, folds, judge, ("ridge",), n_seen)
-    return task, mean, scale, single
+    return judge
 
 
 def _columns(block: Block) -> RealArray:

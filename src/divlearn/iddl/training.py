@@ -120,10 +120,11 @@ def mean_scores(block: Block, models: Sequence[Model]) -> RealArray:
             for name in ("atoms", "alpha", "beta")
         )
         V = encode_rows(block, atoms, alpha, beta)
-        per_atom = V.shape[1] // len(atoms)
-        ends = np.cumsum([per_atom * len(one.atoms) for one in alike])
-        parts = np.split(V, ends[:-1], axis=1)
-        scores += [one.scores(block, part) for one, part in zip(alike, parts, strict=True)]
+        start = 0
+        for one in alike:
+            end = start + V.shape[1] * len(one.atoms) // len(atoms)
+            scores.append(one.scores(block, V[:, start:end]))
+            start = end
     return np.mean(scores, axis=0)
 
 

@@ -14,7 +14,7 @@ from divlearn.checks import RandomState
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.labelled import check_training, fit_method
+from divlearn.fitting.labelled import check_training, fit_method, takes_metric
 from divlearn.fitting.targets import check_labels, check_numbers
 from divlearn.iddl.base import IDDLBase, Recipe
 from divlearn.iddl.classifier import IDDLClassifier
@@ -36,6 +36,7 @@ _LEARNED = (
 )
 
 
+@takes_metric
 class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[misc]
     r"""Encode SPD matrices by their divergences to atoms.
 
@@ -137,7 +138,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
 
     def transform(self, X: ArrayLike) -> RealArray:
         """Divergences to the atoms, shape (n_matrices, n_atoms * n_pairs)."""
-        return self._map(_encode, X)
+        return self._share * self._map(_encode, X)
 
 
 def _encode(block: Block, models: Sequence[Model]) -> RealArray:

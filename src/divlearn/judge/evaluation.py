@@ -18,6 +18,7 @@ from divlearn.fitting.folds import Fold, Folds, Splitter, fit_grouped
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import Labelled, label
 from divlearn.fitting.progress import narrated, tell
+from divlearn.hermitian import real_form
 from divlearn.judge import significance
 from divlearn.judge.answer import Summarised, say_how_many
 from divlearn.judge.significance import SIGNIFICANT, PairedComparison
@@ -200,6 +201,7 @@ def evaluate(
     >>> print(evaluate(X, y, {"nearest mean": DivergenceMDM("airm")}, cv=3).summary())
     nearest mean has an accuracy of ...% +- ...% on 60 held-out matrices.
     """
+    X = real_form(X)
     check_spd(X, regularize=regularize, ndim=3)  # which every fold learns from its training part
     matrices = np.asarray(X, dtype=np.float64)
     data = label(matrices, y, np.ones(len(matrices)), None, groups)

@@ -10,6 +10,7 @@ from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import check_groups
 from divlearn.fitting.progress import narrated
 from divlearn.fitting.targets import check_labels, keep_classes
+from divlearn.hermitian import real_form
 from divlearn.judge import significance
 from divlearn.judge.answer import Point, Summarised, format_point
 from divlearn.judge.significance import PairedComparison
@@ -167,7 +168,7 @@ def plane_map(
     1.0
     """
     chosen = get_engine(engine, accuracy=LEARNING_ACCURACY)
-    matrices = check_spd(X, regularize=regularize, ndim=3)
+    matrices = check_spd(real_form(X), regularize=regularize, ndim=3)
     codes = check_codes(y, len(matrices))
     grid = check_axis(alphas, "alphas"), check_axis(betas, "betas")
     _check_signs(*grid)

@@ -11,6 +11,7 @@ from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import count_groups, make_folds
 from divlearn.fitting.interrupts import stoppable
 from divlearn.fitting.progress import narrated, track
+from divlearn.hermitian import real_form
 from divlearn.judge import maps
 from divlearn.judge.answer import NamedScore, WhichDivergence, say_how_many
 from divlearn.judge.by_accuracy import judge_by_accuracy
@@ -83,7 +84,8 @@ def which_divergence(
     Use the nearest mean in airm, stein, burg or log-cosh: ...
     """
     chosen = get_engine(engine) if y is None else get_engine(engine, accuracy=LEARNING_ACCURACY)
-    matrices = check_spd(X, regularize=regularize, ndim=3)
+    given = X if y is None else real_form(X)  # likelihoods are those of real matrices
+    matrices = check_spd(given, regularize=regularize, ndim=3)
     default = _LIKELIHOOD_GRID if y is None else None
     axes = _check_axis(alphas, "alphas", default), _check_axis(betas, "betas", default)
     if y is None:

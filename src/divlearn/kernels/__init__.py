@@ -3,11 +3,13 @@
 from divlearn.kernels.classifier import POINTS, DivergenceKernelClassifier
 from divlearn.kernels.definiteness import Definiteness
 from divlearn.kernels.kernel import DivergenceKernel, DivergenceProcessKernel
+from divlearn.kernels.regressor import DivergenceKernelRegressor
 
 __all__ = [
     "POINTS",
     "Definiteness",
     "DivergenceKernel",
     "DivergenceKernelClassifier",
+    "DivergenceKernelRegressor",
     "DivergenceProcessKernel",
 ]

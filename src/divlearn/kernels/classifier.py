@@ -5,12 +5,12 @@ sharpness A, the nearer is the loss of a class to a count of its lost decisions.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import product
 from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn import config_context
 from sklearn.svm import SVC
 
 from divlearn.arrays import Indices, RealArray, as_axis
@@ -18,11 +18,14 @@ from divlearn.checks import ClassWeight, RandomState
 from divlearn.engines import Engine
 from divlearn.fitting.calibration import Forms
 from divlearn.fitting.folds import Splitter
+from divlearn.fitting.held_out import Memo
 from divlearn.fitting.labelled import check_new
 from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.training import Chosen, Grid, HeldOutClassifier, Training
 from divlearn.kernels import tables
 from divlearn.kernels.kernel import DivergenceKernel
+from divlearn.kernels.landmarks import LARGE, Landmarks, LeastSquares, make_definite
+from divlearn.kernels.shared import shared_columns, shared_tables
 from divlearn.kernels.tables import Point, decay
 
 # Tried by default: AIRM, Stein, the paper's "Burg" and what lies between and beyond; Jeffreys.
@@ -34,7 +37,6 @@ POINTS: tuple[Point, ...] = (
     (2.0, 2.0),
     (0.0, 1.0),
 )
-_LARGEST_TABLE = 2**31  # bytes
 SHARPNESSES = (3.0, 10.0, 30.0)  # below 3 a lost decision costs too little, and accuracy is lost
 _MARGIN = 0.2  # the loss, in units of decisions, at which scores begin to fall slowly
 
@@ -44,7 +46,24 @@ Candidate = tuple[tuple[str, float], ...]  # names of parameters, and values
 def fit_svc(kernel: RealArray, C: float, codes: Indices, weights: RealArray) -> SVC:
     """Fit a machine to a table of kernels; it decides between pairs of classes."""
     machine = SVC(C=C, kernel="precomputed", decision_function_shape="ovo")
-    return machine.fit(kernel, codes, sample_weight=weights)
+    with config_context(assume_finite=True, skip_parameter_validation=True):
+        return machine.fit(kernel, codes, sample_weight=weights)
+
+
+def decide_pairs(machine: SVC, kernel: RealArray) -> RealArray:
+    """Decide by the kernels with the support vectors, as `SVC.decision_function` does by all.
+
+    A matrix product for each class takes a small part of the time of libsvm's loops.
+    """
+    if len(machine.classes_) == 2:
+        return np.asarray(kernel @ machine.dual_coef_[0] + machine.intercept_)
+    ends = np.cumsum(machine.n_support_)[:-1]
+    blocks = zip(np.split(kernel, ends, 1), np.split(machine.dual_coef_, ends, 1), strict=True)
+    # Of the support vectors of a class: their sums against every other class, in order.
+    sums = np.stack([some @ coefficients.T for some, coefficients in blocks])
+    first, second = np.triu_indices(len(machine.classes_), 1)
+    decisions: RealArray = (sums[first, :, second - 1] + sums[second, :, first]).T
+    return decisions + machine.intercept_
 
 
 def couple(decisions: RealArray, sharpness: float) -> RealArray:
@@ -65,7 +84,12 @@ def couple(decisions: RealArray, sharpness: float) -> RealArray:
     return -np.log1p(losses / (_MARGIN * sharpness))
 
 
-COUPLED = Forms(len(SHARPNESSES), lambda decisions, form: couple(decisions, SHARPNESSES[form]))
+def score_form(decisions: RealArray, form: int) -> RealArray:
+    """Score classes by decisions between pairs; models on landmarks have scores of every form."""
+    return decisions[..., form] if decisions.ndim == 3 else couple(decisions, SHARPNESSES[form])
+
+
+COUPLED = Forms(len(SHARPNESSES), score_form)
 
 
 def other_penalties(best: Candidate, penalties: Sequence[float]) -> list[Candidate]:
@@ -85,7 +109,10 @@ class MachineClassifier(HeldOutClassifier[Candidate]):
 
     def _class_scores(self, decisions: RealArray) -> RealArray:
         form, _ = self.calibration_
-        return decisions if decisions.ndim == 1 else COUPLED.score(decisions, form)
+        if decisions.ndim == 1:
+            return decisions
+        scores = COUPLED.score(decisions, form)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
 
 class DivergenceKernelClassifier(MachineClassifier):
@@ -105,15 +132,17 @@ class DivergenceKernelClassifier(MachineClassifier):
         Values of s > 0, in units of one over the median of :math:`\tilde D` over all pairs of
         training matrices that differ.
     C : float or array-like, default=(1, 10, 100)
-        Penalty of the support vector machine, > 0. Divergence and scale are chosen with the middle
-        value, then the best value is chosen for these.
+        Penalty of the support vector machine, > 0. The divergence is chosen with the middle scale
+        and penalty; then the others of these are tried, one at a time.
     cv : int, splitter or iterable of pairs of indices, default=4
         For an int, folds are stratified and shuffled, and keep ``groups`` together. Every class
         must be in every training part.
     class_weight : dict, "balanced" or None, default=None, multiplies sample weights.
     random_state : int, RandomState or None, default=None
     engine : str or Engine, default="auto"
-        Its threads also fit the machines.
+    n_jobs : int or None, default=None
+        Threads that fit candidates and folds, as in scikit-learn; None for those of the engine. The
+        result is the same for any number.
     verbose : int, default=0, 1 prints progress.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
@@ -130,8 +159,8 @@ class DivergenceKernelClassifier(MachineClassifier):
         figures are not optimistic.
     oof_proba_ : ndarray, shape (n_matrices, n_classes), the same for `predict_proba`.
     held_out_accuracy_ : float, of these probabilities.
-    kernel_ : DivergenceKernel, the one chosen, with the training matrices.
-    svc_ : SVC, the machine, fitted on all training matrices.
+    kernel_ : DivergenceKernel, the one chosen, with the training matrices or landmarks.
+    svc_ : SVC, the machine, fitted on all training matrices; or what replaces it, see Notes.
     message_ : str, what was tried and chosen, in a sentence.
     n_features_in_ : int, size of the matrices.
 
@@ -144,8 +173,10 @@ class DivergenceKernelClassifier(MachineClassifier):
     two classes the score is the decision itself. `predict` returns the class with the highest
     probability. The accuracies in ``cv_results_`` are those of the scores with A = 10.
 
-    Memory grows with the square of the number of matrices: 8 bytes for each pair and divergence, at
-    most 2 GiB, which is some 6,700 matrices with the default grid.
+    Time and memory grow with the square of the number of matrices up to 4,000, and linearly beyond:
+    a least-squares machine then has the kernels of landmarks as features, a stratified part of the
+    data: 500, or 10 per class if that is more. Tables of divergences have 8 bytes for each entry,
+    and may have 2 GiB.
 
     Examples
     --------
@@ -165,7 +196,7 @@ class DivergenceKernelClassifier(MachineClassifier):
 
     oof_decision_: RealArray
     kernel_: DivergenceKernel
-    svc_: SVC
+    svc_: SVC | LeastSquares
 
     def __init__(
         self,
@@ -178,55 +209,56 @@ class DivergenceKernelClassifier(MachineClassifier):
         class_weight: ClassWeight = None,
         random_state: RandomState = None,
         engine: str | Engine = "auto",
+        n_jobs: int | None = None,
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:
         self.alphas, self.betas, self.scales = alphas, betas, scales
         self.C, self.cv, self.class_weight, self.regularize = C, cv, class_weight, regularize
-        self.random_state, self.engine, self.verbose = random_state, engine, verbose
+        self.random_state, self.engine, self.n_jobs = random_state, engine, n_jobs
+        self.verbose = verbose
 
     def _check_parameters(self) -> None:
         _check_points(self.alphas, self.betas)
         self._check_grid()
 
     def _check_grid(self) -> tuple[list[float], list[float]]:
-        return _check_positive(self.scales, "scales"), _check_positive(self.C, "C")
+        return check_positive(self.scales, "scales"), check_positive(self.C, "C")
 
     def _grid(self, training: Training) -> Grid[Candidate]:
-        """Divergences and scales with the middle C, then other values of C."""
+        """Divergences with the middle scale and C, then other scales and values of C."""
         data, (multiples, Cs) = training.data, self._check_grid()
         points = _check_points(self.alphas, self.betas)
-        known = shared_tables(training, points)
-        copies = tables.find_copies(data.matrices)
-        candidates: list[Candidate] = []
-        for alpha, beta in points:
-            unit = tables.median_scale(known[alpha, beta], copies, data.weights)
-            point = ("alpha", alpha), ("beta", beta)
-            middle = "C", Cs[len(Cs) // 2]
-            candidates += [(*point, ("scale", unit * one), middle) for one in multiples]
-        return Grid(candidates, partial(other_penalties, penalties=Cs))
-
-    def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
-        """Save time: take the middle scale of every divergence, then try other scales and C."""
-        n_scales = len(self._check_grid()[0])
-        middles = grid.candidates[n_scales // 2 :: n_scales]
+        some = shared_columns(training)
+        known = shared_tables(training, points, some)
+        copies, weights = tables.find_copies(data.matrices[some]), data.weights[some]
+        units = {
+            (("alpha", alpha), ("beta", beta)): tables.median_scale(table[some], copies, weights)
+            for (alpha, beta), table in known.items()
+        }
+        middle, C = multiples[len(multiples) // 2], Cs[len(Cs) // 2]
+        first = {
+            point: (*point, ("scale", unit * middle), ("C", C)) for point, unit in units.items()
+        }
 
         def refine(best: Candidate) -> list[Candidate]:
-            others = [one for one in grid.candidates if one[:2] == best[:2] and one != best]
-            return [*others, *grid.refine(best)]
+            point = best[0], best[1]
+            others = [one for one in multiples if one != middle]
+            scales = [(*point, ("scale", units[point] * one), ("C", C)) for one in others]
+            return [*scales, *other_penalties(first[point], Cs)]
 
-        return Grid(middles, refine)
-
-    def _n_jobs(self, training: Training) -> int:
-        return training.engine.n_threads  # the solver runs without Python's lock
+        return Grid(list(first.values()), refine)
 
     def _table(self, training: Training, candidate: Candidate) -> RealArray:
         (_, alpha), (_, beta), *_ = candidate
-        return shared_tables(training, _check_points(self.alphas, self.betas))[alpha, beta]
+        points = _check_points(self.alphas, self.betas)
+        return shared_tables(training, points, shared_columns(training))[alpha, beta]
 
     def _learner(
         self, training: Training, number: int
-    ) -> Callable[[Candidate], tuple[SVC, Candidate]]:
+    ) -> Callable[[Candidate], tuple[SVC | LeastSquares, Candidate]]:
+        if len(training.data.codes) > LARGE:
+            return self._on_landmarks(training, number)
         rows, data = training.parts[number][0], training.data
 
         def learn(candidate: Candidate) -> tuple[SVC, Candidate]:
@@ -237,13 +269,43 @@ class DivergenceKernelClassifier(MachineClassifier):
 
         return learn
 
-    def _decide(self, model: tuple[SVC, Candidate], training: Training, number: int) -> RealArray:
+    def _on_landmarks(
+        self, training: Training, number: int
+    ) -> Callable[[Candidate], tuple[SVC | LeastSquares, Candidate]]:
+        rows, data, squares = training.parts[number][0], training.data, Memo()
+        columns = shared_columns(training)
+
+        def learn(candidate: Candidate) -> tuple[SVC | LeastSquares, Candidate]:
+            point, chosen = candidate[:2], dict(candidate)
+            table = self._table(training, candidate)
+
+            def inner(scale: float) -> RealArray:
+                find = lambda: make_definite(decay(table[columns], scale))  # noqa: E731
+                return training.once((*point, scale), find)
+
+            def prepare() -> Landmarks:
+                measure = lambda some: table[rows[some]]  # noqa: E731
+                return Landmarks(measure, inner, data.codes[rows], data.weights[rows])
+
+            found = squares.once(point, prepare).learn(chosen["C"], chosen["scale"])
+            return found, candidate
+
+        return learn
+
+    def _decide(
+        self, model: tuple[SVC | LeastSquares, Candidate], training: Training, number: int
+    ) -> RealArray:
         (machine, candidate), (train, held) = model, training.parts[number]
-        table = self._table(training, candidate)[np.ix_(held, train)]
-        return np.asarray(machine.decision_function(decay(table, dict(candidate)["scale"])))
+        table, scale = self._table(training, candidate), dict(candidate)["scale"]
+        if isinstance(machine, LeastSquares):
+            return machine.decide(decay(table[held], scale))
+        return decide_pairs(machine, decay(table[np.ix_(held, train[machine.support_])], scale))
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
-        return np.asarray(self.svc_.decision_function(self.kernel_.transform_checked(matrices)))
+        kernel = self.kernel_.transform_checked(matrices)
+        if isinstance(self.svc_, LeastSquares):
+            return self.svc_.decide(kernel)
+        return decide_pairs(self.svc_, kernel[:, self.svc_.support_])
 
     def _keep(
         self,
@@ -260,7 +322,7 @@ class DivergenceKernelClassifier(MachineClassifier):
         self.svc_, _ = self._learner(training, training.whole)(best)
         alpha, beta, scale, _ = dict(best).values()
         self.kernel_ = DivergenceKernel((alpha, beta), scale, engine=training.engine)
-        self.kernel_.fit_checked(training.data.matrices)
+        self.kernel_.fit_checked(training.data.matrices[shared_columns(training)])
 
     @property
     def coupling_(self) -> tuple[float, float]:
@@ -269,7 +331,7 @@ class DivergenceKernelClassifier(MachineClassifier):
         return SHARPNESSES[form], temperature
 
 
-def _check_positive(values: ArrayLike, name: str) -> list[float]:
+def check_positive(values: ArrayLike, name: str) -> list[float]:
     axis: list[float] = as_axis([values] if isinstance(values, Real) else values, name).tolist()
     if min(axis) <= 0:
         raise ValueError(f"{name}={axis} must be > 0")
@@ -285,25 +347,3 @@ def _check_points(alphas: ArrayLike | None, betas: ArrayLike | None) -> list[Poi
         raise ValueError(f"{given} is given, but {missing} is not; pass both, or neither")
     pairs = product(as_axis(alphas, "alphas").tolist(), as_axis(betas, "betas").tolist())
     return list(dict.fromkeys(tables.symmetric_point(*pair) for pair in pairs))
-
-
-def shared_tables(training: Training, points: Sequence[Point]) -> dict[Point, RealArray]:
-    """Compute tables of divergences once for all classifiers of a training."""
-    key = "tables", tuple(points)
-    return training.once(key, lambda: make_tables(training.engine, training.data.matrices, points))
-
-
-def make_tables(
-    engine: Engine, matrices: RealArray, points: Sequence[Point]
-) -> dict[Point, RealArray]:
-    """Compute symmetrised divergences of all matrices, by point, if memory allows."""
-    n_matrices, n_points = len(matrices), len(points)
-    needed = 8 * n_matrices**2 * n_points
-    if needed > _LARGEST_TABLE:
-        raise ValueError(
-            f"n_matrices={n_matrices} with {n_points} divergences (alpha, beta) need "
-            f"{needed / 2**30:.1f} GiB for a table of all pairs, but must need <= "
-            f"{_LARGEST_TABLE / 2**30:g} GiB; fit on a random subset, or pass fewer alphas and "
-            "betas"
-        )
-    return dict(zip(points, tables.square_tables(engine, matrices, points), strict=True))

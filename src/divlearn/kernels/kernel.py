@@ -10,7 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.gaussian_process.kernels import Hyperparameter, Kernel, NormalizedKernelMixin
 from sklearn.utils.validation import check_is_fitted
 
-from divlearn.alpha_beta import check_pair
+from divlearn.alpha_beta import check_pair, real_forms
 from divlearn.arrays import RealArray
 from divlearn.checks import check_number
 from divlearn.divergence import ABDivergence, Divergence, DivergenceLike, get_divergence
@@ -123,7 +123,8 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
         divergence = self._resolve()
         if isinstance(self.scale, str) or self.regularize != "raise":
             check_is_fitted(self, msg='scale="median" and regularize are learned by fit: call it')
-        scale = self.scale_ if isinstance(self.scale, str) else float(self.scale)
+        (X, Y), share = real_forms(X, Y)
+        scale = self.scale_ if isinstance(self.scale, str) else share * float(self.scale)
         regularize = self.shrinkage_ or "raise"
         first = check_spd(X, regularize=regularize, ndim=3)
         if Y is None:
@@ -170,7 +171,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
         self.divergence_, self.matrices_ = self._resolve(), matrices
         self.n_features_in_ = matrices.shape[-1]
         if not isinstance(self.scale, str):
-            self.scale_ = float(self.scale)
+            self.scale_ = self._share * float(self.scale)
             return None
         divergences = symmetric_table(self.divergence_, get_engine(self.engine), self.matrices_)
         copies = tables.find_copies(self.matrices_)
@@ -192,6 +193,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
         return tags
 
 
+@labelled.takes_metric
 class DivergenceProcessKernel(NormalizedKernelMixin, Kernel):  # type: ignore[misc]
     r"""Covariance function of a Gaussian process on SPD matrices, with a scale that is learned.
 

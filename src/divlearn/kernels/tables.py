@@ -14,6 +14,7 @@ from divlearn.fitting.progress import track
 Point = tuple[float, float]
 
 _BLOCKS = 8  # of a square table; only those on and below the diagonal are computed
+_ROWS = 1024  # of a block of another table
 _SMALL = 64  # matrices that are not worth more than one block
 
 
@@ -57,6 +58,18 @@ def square_tables(engine: Engine, matrices: RealArray, points: Sequence[Point]) 
     for table in tables:
         lower = np.tril(table, -1)
         np.add(lower, lower.T, out=table)
+    return tables
+
+
+def cross_tables(
+    engine: Engine, matrices: RealArray, landmarks: RealArray, points: Sequence[Point]
+) -> RealArray:
+    """Symmetrised divergences to landmarks, (n_points, n_matrices, n_landmarks)."""
+    tables = np.empty((len(points), len(matrices), len(landmarks)), matrices.dtype)
+    bounds = np.linspace(0, len(matrices), len(matrices) // _ROWS + 2).astype(int)
+    for start, stop in track(list(pairwise(bounds)), "blocks of divergences"):
+        part = _both_directions(engine, matrices[start:stop], landmarks, points)
+        tables[:, start:stop] = np.moveaxis(part, -1, 0)
     return tables
 
 

@@ -29,6 +29,7 @@ PACKAGES = ("divlearn", "pyriemann", "sklearn")  # whose estimators and splitter
 _NUMERIC = ("numpy", "scipy.special")  # whose ufuncs and types of numbers are
 # Modules whose functions and classes compute, and do nothing else.
 _PURE = (
+    "divlearn.fitting.rows",
     "divlearn.iddl.losses",
     "pyriemann.clustering",
     "pyriemann.geometry",
@@ -214,6 +215,8 @@ def _fits(value: Any, names: Sequence[str], sizes: dict[str, int]) -> bool:
     if value is None:
         return True
     shape = (value,) if isinstance(value, Integral) else np.shape(value)
+    if np.iscomplexobj(value):  # Hermitian matrices of size d stand for real ones of size 2 d
+        shape = (*shape[:-2], *(2 * size for size in shape[-2:]))
     if names[0] == "...":
         names = names[1:]
         shape = shape[max(len(shape) - len(names), 0) :]

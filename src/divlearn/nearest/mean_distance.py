@@ -1,6 +1,6 @@
 """Minimum distance to mean, in any divergence of SPD matrices whose means are unique."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
 from typing import Annotated, Any, Self
@@ -9,27 +9,31 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
+from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import RealArray
-from divlearn.checks import RandomState
+from divlearn.arrays import Labels, RealArray
+from divlearn.checks import ClassWeight, RandomState
 from divlearn.divergence import ABDivergence, Divergence, DivergenceLike, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.calibration import fit_temperature
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import Labelled, check_labelled, check_new
+from divlearn.fitting.targets import check_labels
 from divlearn.fitting.training import Training
 from divlearn.geometry import geodesic
+from divlearn.hermitian import is_complex, real_form
 from divlearn.nearest import neighbors
 from divlearn.nearest.class_means import Filter, average, class_means, learn_filter, recentering
+from divlearn.nearest.online import check_forgetting, continue_means, fade, find_codes
 from divlearn.nearest.search import CANDIDATES, choose_divergence, find_slope, typical
+from divlearn.weights import normalize_weights
 
 _ROUGH_ACCURACY = 1e-3  # candidates differ by more than digits of the smallest eigenvalues
 
 
 @labelled.takes_metric
-class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Classify SPD matrices by the nearest class mean.
 
     The mean of a class minimises the weighted sum of divergences from its matrices, and a matrix
@@ -50,19 +54,27 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     filtering : bool, default=False
         Whether to project matrices first, as pyRiemann's FgMDM does: in the tangent space at their
         AIRM mean, onto the directions of a shrinkage LDA, which ignores sample weights.
+    class_weight : dict or "balanced", optional
+        Weights :math:`\pi_k` of classes in `predict_proba` and `predict`, as prior probabilities up
+        to a factor; one for classes that a dict leaves out. "balanced" gives all classes the same,
+        as by default, since means do not depend on class frequencies. Class weights also multiply
+        sample weights, which matters to "choose", to ``filtering`` and to sequences.
     cv : int, splitter or iterable of pairs of indices, default=4
         Folds of "choose", as in `DivergenceKernelClassifier`.
     random_state : int, RandomState or None, default=None
         Shuffles the folds.
     engine : str or Engine, default="auto"
+    n_jobs : int, optional
+        Threads of an engine given by name; all by default, as with -1.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
     ----------
     means_ : ndarray, shape (n_classes, d, d), of filtered matrices if there is a filter
-        For a sequence, (n_divergences, n_classes, d, d).
+        For a sequence, (n_divergences, n_classes, d, d). ``covmeans_`` is pyRiemann's name for it.
     divergence_ : Divergence, the one given or chosen; a list of them for a sequence.
     weights_ : ndarray, shape (n_divergences,), of the divergences of a sequence; else [1].
+    totals_ : ndarray, shape (n_classes,), weights of the classes, less what was forgotten.
     scale_ : float
         Factor of divergences in `predict_proba`: 1, or for "choose" that of the lowest held-out
         log-loss.
@@ -103,6 +115,7 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
     means_: Annotated[RealArray, "... n_classes d d"]
     scale_: float
     weights_: Annotated[RealArray, "n_divergences"]
+    totals_: Annotated[RealArray, "n_classes"]
     cv_results_: dict[str, Any]
     oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
     _optimistic_proba: Annotated[RealArray, "n_matrices n_classes"]
@@ -115,12 +128,15 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         engine: str | Engine = "auto",
         *,
         filtering: bool = False,
+        class_weight: ClassWeight = None,
         cv: Splitter = 4,
         random_state: RandomState = None,
+        n_jobs: int | None = None,
         regularize: str | float = "raise",
     ) -> None:
         self.divergence, self.engine, self.filtering = divergence, engine, filtering
-        self.cv, self.random_state, self.regularize = cv, random_state, regularize
+        self.class_weight, self.cv, self.random_state = class_weight, cv, random_state
+        self.n_jobs, self.regularize = n_jobs, regularize
 
     @labelled.fit_method
     def fit(
@@ -139,16 +155,59 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         several = _is_sequence(self.divergence)
         if not chosen:
             self._field = _known_field(self.divergence if several else [self.divergence])
-        engine = get_engine(self.engine)
-        data = check_labelled(self, X, y, sample_weight, None, groups)
+        engine = get_engine(labelled.engine_of(self))
+        data = check_labelled(self, X, y, sample_weight, self.class_weight, groups)
         if chosen:
             return self.fit_training(Training(data, data.folds(self.cv, self.random_state), engine))
         self.scale_, self.weights_ = 1.0, np.ones(1)
         data = self._learn_filter(data, engine)
-        means = np.stack([class_means(data, one, engine) for one in self._field])
+        found = np.stack([class_means(data, one, engine) for one in self._field])
+        means = self._as_given(found)
         if len(means) > 1:
             self.weights_ = _balance(data, self._field, means, engine)
         self.means_ = means if several else means[0]
+        self.totals_ = np.bincount(data.codes, data.weights).astype(float)
+        return self
+
+    @labelled.fit_method
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        *,
+        forgetting: float = 0.0,
+    ) -> Self:
+        """Continue the means of the classes with new matrices, in their order.
+
+        Every matrix has the weight one, and removes the share ``forgetting`` of the weight of all
+        matrices of its class before it: 0.05 remembers about 20 matrices of each class. The running
+        mean is that of the old mean and the new matrices, as in `Recenter.partial_fit`: exact for
+        "burg", "reverse-burg" and metrics that embed matrices, such as "log-euclidean"; in "airm"
+        the mean moves along the geodesic to each matrix. Filter, weights, scale and a chosen
+        divergence stay as they are. The first call is `fit`, and needs matrices of all classes;
+        ``classes`` says which these are, and is checked only.
+        """
+        forgetting = check_forgetting(forgetting)
+        if not hasattr(self, "means_"):
+            self.fit(X, y)
+            find_codes(self.classes_ if classes is None else np.asarray(classes), self.classes_)
+            return self
+        matrices, engine = check_new(self, X), get_engine(labelled.engine_of(self))
+        codes = find_codes(check_labels(y, len(matrices)), self.classes_)
+        if self._filter is not None:
+            matrices = self._filter.apply(matrices)
+        before, weights = fade(self.totals_, codes, forgetting)
+        names = [f"class {name!s}" for name in self.classes_]
+        means = self.means_.reshape(len(self._field), -1, *self.means_.shape[-2:])
+        new = matrices, weights, codes
+        moved = [
+            continue_means((np.asarray(real_form(old)), before), new, one, engine, names)
+            for old, one in zip(means, self._field, strict=True)
+        ]
+        found = self._as_given(np.stack([one for one, _ in moved]))
+        self.means_ = found.reshape(self.means_.shape)
+        self.totals_ = moved[0][1]
         return self
 
     def _learn_filter(self, data: Labelled, engine: Engine) -> Labelled:
@@ -158,6 +217,11 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
             return data
         self._filter = learn_filter(data, np.arange(len(data.codes)), engine)
         return replace(data, matrices=self._filter.apply(data.matrices))
+
+    @property
+    def covmeans_(self) -> RealArray:
+        """Means of classes, by pyRiemann's name."""
+        return self.means_
 
     @property
     def divergence_(self) -> Divergence | list[Divergence]:
@@ -177,20 +241,24 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         chosen, unit, self.cv_results_ = choose_divergence(
             training, rough, filtering=self.filtering
         )
-        self.oof_proba_ = data.spread(chosen.rows, chosen.probabilities)
-        self._optimistic_proba = data.spread(chosen.rows, chosen.optimistic)
+        self.oof_proba_, self._optimistic_proba = (
+            data.spread(chosen.rows, _normalize(self._priors() * some))
+            for some in (chosen.probabilities, chosen.optimistic)
+        )
         divergence = CANDIDATES[chosen.best]
         self._field, self.weights_ = [divergence], np.ones(1)
-        self.scale_ = 1 / (unit * chosen.calibration.temperature)
+        self.scale_ = 1 / (self._share * unit * chosen.calibration.temperature)
         data = self._learn_filter(data, engine)
         if (slope := find_slope(divergence)) is None or abs(slope) == 1:
-            self.means_ = class_means(data, divergence, engine)
+            means = class_means(data, divergence, engine)
         else:
             recenter = recentering(data, engine)
             starts = recenter(np.arange(len(data.codes)), data.codes, data.weights)
             centers = class_means(data, CANDIDATES[0], engine, starts)
             arithmetic = average(data.matrices, data.codes, data.weights)
-            self.means_ = geodesic(centers, arithmetic, slope)
+            means = geodesic(centers, arithmetic, slope)
+        self.means_ = self._as_given(means)
+        self.totals_ = np.bincount(data.codes, data.weights).astype(float)
         return self
 
     def transform(self, X: ArrayLike) -> RealArray:
@@ -204,16 +272,21 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
         return np.sqrt(np.maximum(distances, 0)) if squares else distances
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
-        r"""Probabilities :math:`e^{-s D(X \| C_k)} / \sum_j e^{-s D(X \| C_j)}`, s = ``scale_``.
+        r"""Probabilities :math:`\pi_k e^{-s D(X \| C_k)} / \sum_j \pi_j e^{-s D(X \| C_j)}`.
 
-        D is the divergence in its usual form: for "airm", "stein" and "log-euclidean" the squared
-        distance. The shape is (n_matrices, n_classes).
+        Weights of classes are :math:`\pi`, equal by default, and s is ``scale_``. D is the
+        divergence in its usual form: for "airm", "stein" and "log-euclidean" the squared distance.
+        The shape is (n_matrices, n_classes).
         """
         distances = self._distances(X)  # first, for it says if nothing is fitted
-        return softmax(-self.scale_ * distances, axis=1)
+        return softmax(np.log(self._priors()) - self.scale_ * distances, axis=1)
+
+    def _priors(self) -> RealArray:
+        given = self.class_weight if isinstance(self.class_weight, Mapping) else {}
+        return normalize_weights(np.array([float(given.get(name, 1)) for name in self.classes_]))
 
     def _distances(self, X: ArrayLike) -> RealArray:
-        checked, engine = check_new(self, X), get_engine(self.engine)
+        checked, engine = check_new(self, X), get_engine(labelled.engine_of(self))
         means = self.means_.reshape(len(self._field), -1, *self.means_.shape[-2:])
         found = []
         for matrices in neighbors.blocks(checked, means[..., 0, 0].size):
@@ -222,9 +295,15 @@ class DivergenceMDM(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin
             found.append(np.einsum("f,fik->ik", self.weights_, tables))
         return np.concatenate(found)
 
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.classes_)
+    def get_feature_names_out(self, input_features: object = None) -> Labels:
+        """Names of the columns of `transform`: "divergencemdm_" and the name of the class."""
+        check_is_fitted(self)
+        prefix = type(self).__name__.lower()
+        return np.array([f"{prefix}_{name!s}" for name in self.classes_], dtype=object)
+
+
+def _normalize(weights: RealArray) -> RealArray:
+    return weights / weights.sum(axis=1, keepdims=True)
 
 
 def _is_sequence(divergence: Any) -> bool:
@@ -256,7 +335,9 @@ def _measure(
 ) -> RealArray:
     """Divergences (n_divergences, n_matrices, n_classes) in their usual form."""
     prepared = engine.prepare(Prepared.checked(matrices))
-    pairs = zip(field, map(Prepared.checked, means), strict=True)
+    # Complex means are given their real form with each table, which halves the divergences.
+    known = means if is_complex(means) else map(Prepared.checked, means)
+    pairs = zip(field, known, strict=True)
     return np.stack([one.pairwise(prepared, some, engine=engine) for one, some in pairs])
 
 

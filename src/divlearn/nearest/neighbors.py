@@ -7,14 +7,14 @@ from typing import Annotated, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
+from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import Indices, RealArray, to_host
+from divlearn.arrays import Indices, Labels, RealArray, to_host
 from divlearn.checks import RandomState, check_count
 from divlearn.divergence import (
     LOG_EUCLIDEAN,
-    ABDivergence,
     Divergence,
     DivergenceLike,
     EmbeddedMetric,
@@ -26,7 +26,9 @@ from divlearn.fitting import labelled
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import check_labelled, check_new
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training
-from divlearn.kernels.classifier import POINTS, shared_tables
+from divlearn.kernels.classifier import POINTS
+from divlearn.kernels.landmarks import LARGE
+from divlearn.kernels.shared import shared_table
 from divlearn.kernels.tables import symmetric_table
 from divlearn.tolerances import LEARNING_ACCURACY
 
@@ -51,6 +53,7 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     Parameters
     ----------
     n_neighbors : int, default=1
+        Number of matrices that vote; all where there are fewer.
     divergence : str, pair (alpha, beta), callable, dict or Divergence, default="airm"
         Whatever `divlearn.get_divergence` takes: a name such as "airm", "stein", "log-euclidean" or
         "wasserstein"; a pair, such as the ``(alpha_, beta_)`` that an estimator has learned; or
@@ -60,11 +63,15 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         Votes of neighbours: one each, or inversely proportional to the distance. Neighbours at
         distance zero outvote all others. Sample weights multiply votes.
     engine : str or Engine, default="auto"
+    n_jobs : int, optional
+        Threads of an engine given by name; all by default, as with -1.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
     ----------
     classes_ : ndarray, shape (n_classes,)
+    covmeans_ : ndarray, shape (n_matrices, d, d), training matrices with a weight.
+    classmeans_ : ndarray, shape (n_matrices,), their classes; both are names of pyRiemann.
     n_features_in_ : int, size of the matrices.
 
     Notes
@@ -95,10 +102,11 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         weights: str = "uniform",
         engine: str | Engine = "auto",
         *,
+        n_jobs: int | None = None,
         regularize: str | float = "raise",
     ) -> None:
-        self.n_neighbors, self.divergence = n_neighbors, divergence
-        self.weights, self.engine, self.regularize = weights, engine, regularize
+        self.n_neighbors, self.divergence, self.weights = n_neighbors, divergence, weights
+        self.engine, self.n_jobs, self.regularize = engine, n_jobs, regularize
 
     @labelled.fit_method
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -110,14 +118,26 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
             raise ValueError(f"weights={self.weights!r} must be one of {', '.join(_WEIGHTS)}")
         self._divergence = get_divergence(self.divergence)
         get_engine(self.engine)
+        check_count(self.n_neighbors, "n_neighbors")
         data = check_labelled(self, X, y, sample_weight)
-        _check_neighbors(self.n_neighbors, len(data.matrices))
+        if self.hermitian_:
+            self._divergence = self._divergence.of_real_form()
         self._codes, self._matrices = data.codes, data.matrices
         self._votes, self._kept = data.weights, data.kept
         if isinstance(self._divergence, EmbeddedMetric):
             self._vectors = self._divergence.embed(data.matrices)
             self._index = NearestNeighbors(algorithm="brute").fit(self._vectors)
         return self
+
+    @property
+    def covmeans_(self) -> RealArray:
+        """Training matrices, by pyRiemann's name."""
+        return self._as_given(self._matrices)
+
+    @property
+    def classmeans_(self) -> Labels:
+        """Classes of the training matrices, by pyRiemann's name."""
+        return self.classes_[self._codes]
 
     def kneighbors(
         self, X: ArrayLike, n_neighbors: int | None = None, return_distance: bool = True
@@ -128,25 +148,28 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         With ``return_distance=False`` only indices are returned. Distances are ascending, and are
         divergences unless the divergence is the square of a distance, as "airm" and "stein" are.
         """
-        distances, neighbors = self._search(X, n_neighbors)
+        check_is_fitted(self)
+        k = self.n_neighbors if n_neighbors is None else n_neighbors
+        fix = ", the number of matrices of weight > 0; lower n_neighbors or pass more data"
+        check_count(k, "n_neighbors", most=len(self._codes), fix=fix)
+        distances, neighbors = self._search(X, k)
         given = self._kept[neighbors]
         return (distances, given) if return_distance else given
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Shares of classes in the votes of the neighbours, shape (n_matrices, n_classes)."""
-        distances, neighbors = self._search(X)
+        check_is_fitted(self)
+        distances, neighbors = self._search(X, min(self.n_neighbors, len(self._codes)))
         votes = np.zeros((len(distances), len(self.classes_)))
         rows, codes = np.arange(len(votes))[:, None], self._codes[neighbors]
         np.add.at(votes, (rows, codes), self._weigh(distances) * self._votes[neighbors])
         return votes / votes.sum(axis=1, keepdims=True)
 
-    def _search(self, X: ArrayLike, n_neighbors: int | None = None) -> tuple[RealArray, Indices]:
-        check_is_fitted(self)
-        k = self.n_neighbors if n_neighbors is None else n_neighbors
-        _check_neighbors(k, len(self._codes))
+    def _search(self, X: ArrayLike, k: int) -> tuple[RealArray, Indices]:
         found = [self._search_block(queries, k) for queries in blocks(check_new(self, X), _COLUMNS)]
         distances, neighbors = map(np.concatenate, zip(*found, strict=True))
-        return distances, neighbors
+        share = np.sqrt(self._share) if self._divergence.squared_distance else self._share
+        return share * distances, neighbors
 
     def _search_block(self, queries: RealArray, k: int) -> tuple[RealArray, Indices]:
         if isinstance(self._divergence, EmbeddedMetric):
@@ -155,7 +178,9 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
             # Not those that come with them, whose squares lose digits by subtraction.
             gaps = vectors[:, None] - self._vectors[neighbors]
             return _take_nearest(np.linalg.norm(gaps, axis=2), neighbors, k)
-        return _find_nearest(queries, self._matrices, self._divergence, k, get_engine(self.engine))
+        return _find_nearest(
+            queries, self._matrices, self._divergence, k, get_engine(labelled.engine_of(self))
+        )
 
     def _weigh(self, distances: RealArray) -> RealArray:
         if self.weights == "uniform":
@@ -172,11 +197,6 @@ def blocks(matrices: RealArray, n_columns: int) -> Iterator[RealArray]:
     step = max(_LEAST_ROWS, _TABLE_ENTRIES // n_columns)
     for start in range(0, len(matrices), step):
         yield matrices[start : start + step]
-
-
-def _check_neighbors(n_neighbors: int, n_matrices: int) -> None:
-    fix = ", the number of matrices of weight > 0; lower n_neighbors or pass more data"
-    check_count(n_neighbors, "n_neighbors", most=n_matrices, fix=fix)
 
 
 def _find_nearest(
@@ -214,13 +234,17 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
 
     with :math:`D_k` the mean of the symmetrised divergences between X and its nearest neighbours in
     class k. The divergence, the number of neighbours (1 or 3) and T are chosen by the held-out
-    likelihood.
+    likelihood. With more than 4,000 matrices the divergence is log-Euclidean: others would take too
+    long between all pairs.
 
     Parameters
     ----------
     cv : int or splitter, default=4
     random_state : int, RandomState or None, default=None
     engine : str or Engine, default="auto"
+    n_jobs : int or None, default=None
+        Threads that fit candidates and folds, as in scikit-learn; None for those of the engine. The
+        result is the same for any number.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
@@ -251,13 +275,15 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
         cv: Splitter = 4,
         random_state: RandomState = None,
         engine: str | Engine = "auto",
+        n_jobs: int | None = None,
         regularize: str | float = "raise",
     ) -> None:
         self.cv, self.random_state = cv, random_state
-        self.engine, self.regularize = engine, regularize
+        self.engine, self.n_jobs, self.regularize = engine, n_jobs, regularize
 
     def _grid(self, training: Training) -> Grid[Candidate]:
-        members = [get_member(point).symmetrize() for point in POINTS]
+        few = len(training.data.codes) <= LARGE
+        members = [get_member(point).symmetrize() for point in POINTS] if few else []
         pairs = product([LOG_EUCLIDEAN, *members], _COUNTS)
         return Grid(list(pairs))
 
@@ -272,28 +298,33 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
 
     def _decide(self, model: Candidate, training: Training, number: int) -> RealArray:
         (divergence, count), (train, held) = model, training.parts[number]
-        table = _table(training, divergence)[np.ix_(held, train)]
-        return _scores(table, training.data.codes[train], count)
+        codes = training.data.codes[train]
+        if len(training.data.codes) <= LARGE:
+            table = shared_table(training, divergence, POINTS)[np.ix_(held, train)]
+            return _scores(_class_means(table, codes, count))
+        vectors = training.log_vectors
+        blocks = np.split(held, range(_LEAST_ROWS, len(held), _LEAST_ROWS))
+        tables = (euclidean_distances(vectors[one], vectors[train], squared=True) for one in blocks)
+        return _scores(np.concatenate([_class_means(one, codes, count) for one in tables]))
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
         divergence, count = self.best_params_["divergence"], self.best_params_["n_neighbors"]
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
         table = symmetric_table(divergence, engine, matrices, self.matrices_)
-        return _scores(table, self.codes_, count)
+        return _scores(_class_means(table, self.codes_, count))
 
 
-def _table(training: Training, divergence: Divergence) -> RealArray:
-    if isinstance(divergence, ABDivergence):
-        return shared_tables(training, POINTS)[divergence.alpha, divergence.beta]
-    return training.once(
-        divergence.name,
-        lambda: symmetric_table(divergence, training.engine, training.data.matrices),
-    )
+def _class_means(table: RealArray, codes: Indices, count: int) -> RealArray:
+    """Mean divergences to the nearest matrices of every class."""
+    means = []
+    for code in range(codes.max() + 1):
+        own = table[:, codes == code]
+        if own.shape[1] > count:
+            own = np.partition(own, count - 1, axis=1)[:, :count]
+        means.append(np.sort(own, axis=1).mean(axis=1))
+    return np.stack(means, axis=1)
 
 
-def _scores(table: RealArray, codes: Indices, count: int) -> RealArray:
-    """Negative logarithms of mean divergences to the nearest matrices of every class."""
-    classes = range(codes.max() + 1)
-    means = [np.sort(table[:, codes == k], axis=1)[:, :count].mean(axis=1) for k in classes]
-    distances = np.stack(means, axis=1)
+def _scores(distances: RealArray) -> RealArray:
+    """Negative logarithms of distances to the classes."""
     return -np.log(np.maximum(distances, max(_LEAST * distances.mean(), _SMALLEST)))

@@ -13,17 +13,10 @@ from divlearn.divergence import LOG_EUCLIDEAN, ABDivergence, Divergence
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.calibration import SCORES, fit_temperature
 from divlearn.fitting.folds import Fold
+from divlearn.fitting.held_out import Judge, shares_of
 from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.selection import HeldOut
-from divlearn.fitting.training import (
-    Chosen,
-    Grid,
-    Judge,
-    Training,
-    choose,
-    judge_accuracy,
-    shares_of,
-)
+from divlearn.fitting.training import Chosen, Grid, Training, choose, judge_accuracy
 from divlearn.geometry import geodesic
 from divlearn.nearest.class_means import average, learn_filter, recentering
 from divlearn.nearest.plane import CANDIDATES as MEMBERS

@@ -9,11 +9,13 @@ from divlearn.report.displays import (
     WeightsDisplay,
 )
 from divlearn.report.fitted import classifier_page, cluster_page
+from divlearn.report.importance import ChannelImportanceDisplay
 from divlearn.report.page import Page
 from divlearn.report.results import page_of
 
 __all__ = [
     "BICDisplay",
+    "ChannelImportanceDisplay",
     "ClusterDisplay",
     "EvaluationDisplay",
     "MatrixDisplay",

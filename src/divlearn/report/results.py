@@ -6,8 +6,10 @@ from functools import singledispatch
 import numpy as np
 
 from divlearn.judge.answer import MEAN, NEIGHBOUR, WhichDivergence, say_answer
+from divlearn.judge.channels import ChannelImportance
 from divlearn.judge.evaluation import Evaluation
 from divlearn.judge.maps import PlaneMap
+from divlearn.judge.significance import SIGNIFICANT
 from divlearn.nearest.plane import NAMED
 from divlearn.report.figures import confusion_section
 from divlearn.report.page import Page
@@ -20,7 +22,7 @@ _OURS = ("SPDClassifier", "IDDLClassifier", "DivergenceKernelClassifier")
 
 @singledispatch
 def page_of(result: object) -> Page:
-    """Make the page of a WhichDivergence, PlaneMap or Evaluation.
+    """Make the page of a WhichDivergence, PlaneMap, Evaluation or ChannelImportance.
 
     Notebooks show it; `Page.write` writes it to a file.
 
@@ -225,3 +227,24 @@ def _disagreements(found: Evaluation, best: str, rival: str) -> Section:
         names=found.rows[shown].tolist(),
         note=f"Matrices, by index, that exactly one of the two classifies correctly.{more}",
     )
+
+
+@page_of.register
+def _(found: ChannelImportance) -> Page:
+    formats = {"accuracy lost": ".1f", "p": ".2g"}
+    table = found.table()
+    rows = [
+        [row.name, (100 * row.importance, 100 * row.standard_error), row.p_value] for row in table
+    ]
+    units = "matrices" if found.groups is None else "groups"
+    section = table_section(
+        "Channels",
+        ["channels", *formats],
+        rows,
+        bold=[place for place, row in enumerate(table) if row.p_value < SIGNIFICANT],
+        formats=formats,
+        note="Held-out accuracy with all channels minus that without these, in percentage points "
+        f"on the same matrices, with p-values (max-T sign-flip test over {units}, adjusted for all "
+        f"rows). Method: {found.method}; {found.message}.",
+    )
+    return _answer("Which channels?", found.summary(), [section])

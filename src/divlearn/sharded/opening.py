@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import RealArray
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.engines.dask import DaskEngine, as_dask
-from divlearn.fitting.labelled import check_size
+from divlearn.fitting.labelled import check_size, engine_of, real_new, real_training
 from divlearn.fitting.targets import check_rows
 from divlearn.sharded.blocks import COPIES, EngineChoice, LazyBlock, block_in_memory, encode_block
 from divlearn.sharded.shards import DaskShards, MemoryShards, Parts, Shards
@@ -204,10 +204,10 @@ def open_data(
     return shards
 
 
-def open_training(estimator: Any, *data: Data, **options: Any) -> Shards:
+def open_training(estimator: Any, X: Data, *more: Data, **options: Any) -> Shards:
     """Open training data, and store in `shrinkage_` how this and new data are regularized."""
-    options |= {"engine": estimator.engine, "regularize": estimator.regularize}
-    shards = open_data(*data, **options)
+    options |= {"engine": engine_of(estimator), "regularize": estimator.regularize}
+    shards = open_data(real_training(estimator, X), *more, **options)
     estimator.shrinkage_ = shards.shrinkage
     return shards
 
@@ -215,7 +215,9 @@ def open_training(estimator: Any, *data: Data, **options: Any) -> Shards:
 def open_new(estimator: Any, X: Data, sample_weight: Data = None, **options: Any) -> Shards:
     """Open new data for a fitted estimator, and check the size of its matrices."""
     check_is_fitted(estimator)
-    options |= {"engine": estimator.engine, "regularize": estimator.shrinkage_}
+    options |= {"engine": engine_of(estimator), "regularize": estimator.shrinkage_}
+    if not isinstance(X, Prepared):
+        X = real_new(estimator, X)
     shards = open_data(X, None, sample_weight, **options)
     check_size(estimator, shards.d)
     return shards

@@ -1,5 +1,6 @@
-"""Classifiers of tangent vectors of SPD matrices."""
+"""Classifiers and regressors of tangent vectors of SPD matrices."""
 
 from divlearn.tangent.classifier import TangentClassifier
+from divlearn.tangent.regressor import TangentRegressor
 
-__all__ = ["TangentClassifier"]
+__all__ = ["TangentClassifier", "TangentRegressor"]

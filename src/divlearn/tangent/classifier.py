@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Lock
 from typing import Annotated
 
 import numpy as np
@@ -15,9 +16,11 @@ from divlearn.checks import ClassWeight, RandomState
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.calibration import SCORES, Forms
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.training import Grid, HeldOutClassifier, Training, near_the_middle
+from divlearn.fitting.held_out import Folded
+from divlearn.fitting.training import Grid, HeldOutClassifier, Training, in_turn
 from divlearn.geometry import invsqrtm
-from divlearn.kernels.classifier import COUPLED, Candidate, fit_svc
+from divlearn.kernels.classifier import COUPLED, Candidate, decide_pairs, fit_svc
+from divlearn.kernels.landmarks import LARGE, Landmarks, LeastSquares, pick_landmarks
 from divlearn.kernels.tables import decay
 from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
@@ -26,21 +29,37 @@ from divlearn.tangent.discriminants import RDA, Linear, Quadratic, fit_lda, span
 
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """A support vector machine with a Gaussian kernel, and the vectors it was fitted to."""
+    """A support vector machine with a Gaussian kernel, and its support vectors."""
 
     machine: SVC
     gamma: float
     vectors: Annotated[RealArray, "n_vectors n_entries"]
 
     def decide(self, vectors: RealArray) -> RealArray:
+        """Scores of every form, shape (n_vectors, n_classes, n_forms)."""
         table = euclidean_distances(vectors, self.vectors, squared=True)
-        return np.asarray(self.machine.decision_function(decay(table, self.gamma)))
+        return COUPLED.all(decide_pairs(self.machine, decay(table, self.gamma)))
 
 
-Model = Linear | Quadratic | Machine
+@dataclass(frozen=True, eq=False)
+class OnLandmarks:
+    """Least squares with Gaussian kernels of some vectors."""
+
+    squares: LeastSquares
+    gamma: float
+    landmarks: Annotated[RealArray, "n_landmarks n_entries"]
+
+    def decide(self, vectors: RealArray) -> RealArray:
+        """Scores of every form, shape (n_vectors, n_classes, n_forms)."""
+        table = euclidean_distances(vectors, self.landmarks, squared=True)
+        return self.squares.decide(decay(table, self.gamma))
+
+
+Model = Linear | Quadratic | Machine | OnLandmarks
 Learn = Callable[..., Model]  # of parameters
 
 _POINTS = ("mean", "identity")
+_PENALTIES = [1.0, 10.0, 100.0, 1000.0]  # of logistic regression, the strongest first
 _ROUNDING = 1e-12
 
 
@@ -55,7 +74,8 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
     model : {"lda", "logistic", "rda", "rbf"}, default="lda"
         Linear discriminants with the shrinkage of Ledoit and Wolf, logistic regression, Friedman's
         regularised discriminant analysis, or a support vector machine with a Gaussian kernel.
-        Their parameters are chosen by the held-out likelihood.
+        Their parameters are chosen by the held-out likelihood. With more than 4,000 matrices "rbf"
+        is a least-squares machine with kernels of 500 landmarks, or 10 per class.
     at : {"mean", "identity"}, default="mean"
         G, the point of tangency: the AIRM mean of the training matrices, or the identity, where
         vectors are those of log X.
@@ -63,6 +83,9 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
     class_weight : dict, "balanced" or None, default=None
     random_state : int, RandomState or None, default=None
     engine : str or Engine, default="auto"
+    n_jobs : int or None, default=None
+        Threads that fit candidates and folds, as in scikit-learn; None for those of the engine. The
+        result is the same for any number.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
@@ -97,16 +120,17 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
         class_weight: ClassWeight = None,
         random_state: RandomState = None,
         engine: str | Engine = "auto",
+        n_jobs: int | None = None,
         regularize: str | float = "raise",
     ) -> None:
         self.model, self.at, self.cv, self.class_weight = model, at, cv, class_weight
-        self.random_state, self.engine, self.regularize = random_state, engine, regularize
+        self.random_state, self.engine = random_state, engine
+        self.n_jobs, self.regularize = n_jobs, regularize
 
     def _check_parameters(self) -> None:
         if self.model not in _METHODS:
             raise ValueError(f"model={self.model!r} must be one of {', '.join(_METHODS)}")
-        if self.at not in _POINTS:
-            raise ValueError(f"at={self.at!r} must be one of {', '.join(_POINTS)}")
+        check_point(self.at)
 
     @property
     def _nested(self) -> bool:  # type: ignore[override]
@@ -117,22 +141,25 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
         return COUPLED if self.model == "rbf" else SCORES
 
     def _grid(self, training: Training) -> Grid[Candidate]:
-        return Grid([tuple(one.items()) for one in ParameterGrid(_METHODS[self.model][1])])
+        _, values = self._method(training)
+        return in_turn([tuple(one.items()) for one in ParameterGrid(values)])
 
-    def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
-        return near_the_middle(grid) if self._nested else grid
+    def _method(self, training: Training) -> tuple[Callable[..., Learn], dict[str, list[float]]]:
+        if self.model == "rbf" and len(training.data.codes) > LARGE:
+            return _ON_LANDMARKS
+        return _METHODS[self.model]
 
     def _learner(self, training: Training, number: int) -> Callable[[Candidate], Model]:
         rows, data = training.parts[number][0], training.data
-        whitener, vectors, deviation = _space(training, self.at, number)
-        prepare, _ = _METHODS[self.model]
+        whitener, vectors, deviation = space(training, self.at, number)
+        prepare, _ = self._method(training)
         learn = prepare(vectors[rows] / deviation, data.codes[rows], data.weights[rows])
         if number == training.whole:
             self.whitener_, self.deviation_ = whitener, deviation
         return lambda candidate: learn(**dict(candidate))
 
     def _decide(self, model: Model, training: Training, number: int) -> RealArray:
-        _, vectors, deviation = _space(training, self.at, number)
+        _, vectors, deviation = space(training, self.at, number)
         return model.decide(vectors[training.parts[number][1]] / deviation)
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
@@ -140,10 +167,15 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
         return self.model_.decide(vectors)
 
 
-# --- features, shared by all classifiers of a training ------------------------------------------
+# --- features, shared by all estimators of a training -------------------------------------------
 
 
-def _space(training: Training, at: str, number: int) -> tuple[RealArray, RealArray, float]:
+def check_point(at: str) -> None:
+    if at not in _POINTS:
+        raise ValueError(f"at={at!r} must be one of {', '.join(_POINTS)}")
+
+
+def space(training: Folded, at: str, number: int) -> tuple[RealArray, RealArray, float]:
     """Whitener of a part, the vectors of all matrices by it, and the deviation of the part's."""
     X, rows = training.data.matrices, training.parts[number][0]
     whitener: RealArray = np.eye(X.shape[-1])
@@ -158,10 +190,10 @@ def _space(training: Training, at: str, number: int) -> tuple[RealArray, RealArr
     return whitener, vectors, deviation
 
 
-def _find_whitener(training: Training, place: int) -> RealArray:
+def _find_whitener(training: Folded, place: int) -> RealArray:
     start, tolerance = None, 1e-6
     if place != training.whole:  # near the mean of everything, and not needed as exactly
-        near, *_ = _space(training, "mean", training.whole)
+        near, *_ = space(training, "mean", training.whole)
         start, tolerance = np.linalg.inv(near @ near), 1e-3
     some = Prepared.checked(training.data.matrices[training.parts[place][0]])
     found = mean_abld(some, 0.0, 0.0, init=start, tol=tolerance, engine=training.engine)
@@ -195,10 +227,15 @@ def _logistic(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     basis = span(vectors)  # where coefficients lie
     inside = vectors if basis is None else vectors @ basis
     machine = LogisticRegression(max_iter=1000, warm_start=True)
+    path, lock = iter(_PENALTIES), Lock()
+    found: dict[float, tuple[RealArray, RealArray]] = {}
 
     def learn(C: float) -> Model:
-        machine.set_params(C=C).fit(inside, y, weights)
-        coefficients, offsets = machine.coef_, machine.intercept_
+        with lock:  # every C starts from the one before, whichever is asked for first
+            while C not in found:
+                machine.set_params(C=next(path)).fit(inside, y, weights)
+                found[machine.C] = machine.coef_, machine.intercept_
+        coefficients, offsets = found[C]
         if len(coefficients) == 1:  # of the second class of two
             coefficients = np.concatenate([0 * coefficients, coefficients])
             offsets = np.append(0.0, offsets)
@@ -211,15 +248,33 @@ def _rbf(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     table = euclidean_distances(vectors, squared=True)
 
     def learn(C: float, gamma: float) -> Model:
-        return Machine(fit_svc(decay(table, gamma), C, y, weights), gamma, vectors)
+        machine = fit_svc(decay(table, gamma), C, y, weights)
+        return Machine(machine, gamma, vectors[machine.support_])
 
     return learn
+
+
+def _on_landmarks(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
+    landmarks = vectors[pick_landmarks(y)]
+    inner = euclidean_distances(landmarks, squared=True)
+    squares = Landmarks(
+        lambda some: euclidean_distances(vectors[some], landmarks, squared=True),
+        lambda gamma: decay(inner, gamma),
+        y,
+        weights,
+    )
+    return lambda C, gamma: OnLandmarks(squares.learn(C, gamma), gamma, landmarks)
 
 
 # What is learned once for all parameters, and values of these to choose from.
 _METHODS: dict[str, tuple[Callable[..., Learn], dict[str, list[float]]]] = {
     "lda": (_lda, {}),
-    "logistic": (_logistic, {"C": [1.0, 10.0, 100.0, 1000.0]}),
+    "logistic": (_logistic, {"C": _PENALTIES}),
     "rda": (_rda, {"pool": [0.1, 0.5, 0.9], "shrink": [0.01, 0.03, 0.1, 0.3, 0.6]}),
     "rbf": (_rbf, {"C": [1.0, 10.0, 100.0], "gamma": [0.1, 0.3, 1.0, 3.0]}),
 }
+# Penalties of squares are smaller than those of margins, and cost little.
+_ON_LANDMARKS = (
+    _on_landmarks,
+    {"C": [0.1, 1.0, 10.0, 100.0], "gamma": [0.1, 0.3, 1.0, 3.0]},
+)

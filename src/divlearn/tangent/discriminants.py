@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-from scipy.linalg import cholesky, solve, solve_triangular
+from scipy.linalg import solve, solve_triangular
 
 from divlearn.arrays import Indices, RealArray
 
@@ -31,19 +31,17 @@ class Quadratic:
     """Scores by a mean and a covariance of every class, in common axes."""
 
     axes: Annotated[RealArray, "n_entries n_axes"]
-    scale: Annotated[RealArray, "n_axes"]
-    means: Annotated[RealArray, "n_classes n_axes"]
-    factors: list[RealArray]
-    offsets: Annotated[RealArray, "n_classes"]
+    linear: Linear  # what is common to all covariances
+    factors: Annotated[RealArray, "n_rows n_axes"]  # of all classes, one after the other
+    centres: Annotated[RealArray, "n_rows"]  # means by the factors of their classes
+    starts: Annotated[Indices, "n_classes"]  # first rows of the classes
 
     def decide(self, vectors: RealArray) -> RealArray:
         placed = vectors @ self.axes
-        scores = np.empty((len(vectors), len(self.means)))
-        for k, (mean, factor) in enumerate(zip(self.means, self.factors, strict=True)):
-            gaps = (placed - mean) * self.scale
-            lengths = (gaps**2).sum(axis=1) - ((gaps @ factor.T) ** 2).sum(axis=1)
-            scores[:, k] = self.offsets[k] - 0.5 * lengths
-        return scores
+        gaps = placed @ self.factors.T
+        gaps -= self.centres
+        gaps *= gaps
+        return self.linear.decide(placed) + 0.5 * np.add.reduceat(gaps, self.starts, axis=1)
 
 
 def fit_lda(vectors: RealArray, codes: Indices, priors: RealArray) -> Linear:
@@ -117,13 +115,23 @@ class RDA:
         """Fix g and l; what is common to classes is diagonal, and a class adds few dimensions."""
         base = (1 - shrink) * pool * self._values + shrink * self._level
         scale = 1 / np.sqrt(base)
-        factors, offsets = [], []
-        for root, log_prior in zip(self._roots, self._logs, strict=True):
+        factors, centres, offsets = [], [], []
+        for root, mean, log_prior in zip(self._roots, self._means, self._logs, strict=True):
             U = np.sqrt((1 - shrink) * (1 - pool)) * root * scale
-            lower = cholesky(np.eye(len(U)) + U @ U.T, lower=True)
-            factors.append(solve_triangular(lower, U, lower=True))
+            lower = np.linalg.cholesky(np.eye(len(U)) + U @ U.T)
+            factors.append(solve_triangular(lower, U, lower=True, check_finite=False) * scale)
+            centres.append(factors[-1] @ mean)
             offsets.append(log_prior - np.log(np.diag(lower)).sum())
-        return Quadratic(self._axes, scale, self._means, factors, np.array(offsets))
+        coefficients = self._means / base
+        constants = np.array(offsets) - 0.5 * (coefficients * self._means).sum(axis=1)
+        starts = np.cumsum([0, *map(len, factors[:-1])])
+        return Quadratic(
+            self._axes,
+            Linear(coefficients, constants),
+            np.concatenate(factors),
+            np.concatenate(centres),
+            starts,
+        )
 
 
 def _check_spread(deviations: RealArray) -> None:

@@ -1,0 +1,183 @@
+"""The regressor to reach for: several kinds, weighted by the likelihood of held-out numbers."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Annotated, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from divlearn.arrays import Indices, RealArray
+from divlearn.checks import RandomState
+from divlearn.committee.base import Committee
+from divlearn.committee.cross_validated import CrossValidatedRegressor
+from divlearn.committee.weights import find_simple, fit_number_weights
+from divlearn.engines import Engine, Prepared
+from divlearn.fitting.folds import Splitter
+from divlearn.fitting.labelled import MatricesMixin, check_new, fit_method
+from divlearn.fitting.progress import say
+from divlearn.fitting.regression import NumberedTraining, check_numbered, r_squared
+from divlearn.iddl import IDDLRegressor
+from divlearn.kernels import DivergenceKernelRegressor
+from divlearn.nearest import NearestRegressor
+from divlearn.tangent import TangentRegressor
+
+_QUICK: dict[str, Callable[..., BaseEstimator]] = {
+    "tangent ridge": TangentRegressor,
+    "log ridge": partial(TangentRegressor, "identity"),
+    "kernel": DivergenceKernelRegressor,
+    "nearest neighbour": NearestRegressor,
+}
+REGRESSORS = (*_QUICK, "iddl")
+
+
+class SPDRegressor(
+    RegressorMixin,  # type: ignore[misc]
+    MatricesMixin,
+    Committee[NumberedTraining],
+):
+    r"""Predict numbers from SPD matrices by a weighted average of different regressors.
+
+    .. math:: f(X) = \sum_m w_m \, f_m(X)
+
+    The weights maximise the likelihood of held-out numbers with Gaussian errors, with a prior for
+    equal weights that is worth 3 samples. `fit` leaves out members that cannot be fitted, and
+    ``message_`` says why. After an interrupt, the committee consists of the members fitted so far.
+
+    Parameters
+    ----------
+    members : sequence of str and (str, regressor), default=REGRESSORS
+        "tangent ridge" and "log ridge" are ridge regressions on tangent vectors at the mean and on
+        logarithms, "kernel" is kernel ridge regression with a divergence kernel. "nearest
+        neighbour" chooses its divergence. "iddl" is `IDDLRegressor`. A pair of a name and any
+        regressor of matrices, such as a pipeline, adds a member of your own; see
+        `CrossValidatedRegressor`.
+    time_limit : float, optional
+        Seconds after which no further member is started; see `SPDClassifier`.
+    cv : int or splitter, default=4
+        Folds. If matrices of one group resemble each other, pass ``groups`` to `fit`: folds then
+        keep groups together. Otherwise held-out figures are too high, and weights favour members
+        that overfit.
+    random_state : int, RandomState or None
+    engine : str or Engine, default="auto"
+    n_jobs : int or None, default=None
+        Threads that fit members of your own and candidates of others; see `SPDClassifier`.
+    verbose : int, default=0, 1 prints what is being fitted and the R2 so far.
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
+
+    Attributes
+    ----------
+    weights_ : dict, of the members.
+    oof_r2_, oof_mae_ : dict, of the members and of "average"
+        Held-out coefficient of determination, and mean absolute error. What a member chooses, and
+        the weights, are chosen for every fold without the fold.
+    oof_prediction_ : ndarray, shape (n_matrices,), held-out average, likewise.
+    members_ : dict of fitted regressors, each of which predicts by itself.
+    message_ : str, how many members there are, and why the others were left out.
+    n_features_in_ : int, size of the matrices.
+
+    Examples
+    --------
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, _ = make_wishart_clusters(1, 120, 3, random_state=0)
+    >>> y = np.linalg.slogdet(X)[1]
+    >>> members = ("tangent ridge", "kernel", "nearest neighbour")
+    >>> regressor = SPDRegressor(members, random_state=0).fit(X[::2], y[::2])
+    >>> bool(regressor.score(X[1::2], y[1::2]) > 0.9)
+    True
+    """
+
+    _kind = "regressor"
+    _quick = _QUICK
+    _learned = IDDLRegressor
+    _wrapper = CrossValidatedRegressor
+
+    oof_r2_: dict[str, float]
+    oof_mae_: dict[str, float]
+    oof_prediction_: Annotated[RealArray, "n_matrices"]
+
+    def __init__(
+        self,
+        members: Sequence[str | tuple[str, BaseEstimator]] = REGRESSORS,
+        *,
+        time_limit: float | None = None,
+        cv: Splitter = 4,
+        random_state: RandomState = None,
+        engine: str | Engine = "auto",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        regularize: str | float = "raise",
+    ) -> None:
+        self.members, self.time_limit, self.cv = members, time_limit, cv
+        self.random_state, self.engine, self.n_jobs = random_state, engine, n_jobs
+        self.verbose, self.regularize = verbose, regularize
+
+    @fit_method
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Fit and weight the members.
+
+        X has the shape (n_matrices, d, d), the others (n_matrices,). Only ratios of weights matter;
+        zero leaves a matrix out. Matrices of one group are held out together.
+        """
+        own = self._check_parameters()
+        data = check_numbered(self, X, y, sample_weight, groups)
+        self.n_features_in_ = data.matrices.shape[-1]
+        self._fit(NumberedTraining, data, data.y[data.kept], own)
+        return self
+
+    def _held_out(self, member: BaseEstimator) -> RealArray:
+        return member.oof_prediction_
+
+    def _figure(self, name: str, member: BaseEstimator, training: NumberedTraining) -> str:
+        data, rows = training.data, training.tested
+        said = member.oof_prediction_[data.kept[rows]]
+        return f"R2: {name} {r_squared(data.y[data.kept[rows]], said, data.weights[rows]):.3f}"
+
+    def _weigh(self, training: NumberedTraining) -> None:
+        data, tested = training.data, training.tested
+        rows, members = data.kept[tested], self.members_.values()
+        said = data.standardize(np.stack([one.oof_prediction_[rows] for one in members]))
+        final = data.standardize(np.stack([one._optimistic_prediction[rows] for one in members]))
+
+        def fit(predictions: RealArray, rows: Indices, counts: RealArray) -> RealArray:
+            return fit_number_weights(predictions, data.numbers[rows], counts)
+
+        average, counts, units = self._average(training, said, final, fit)
+        self.oof_prediction_ = data.spread(tested, data.restore(average))
+        numbers, names = data.numbers[tested], [*self.members_, "average"]
+        each = dict(zip(names, [*said, average], strict=True))
+        self.oof_r2_ = {name: r_squared(numbers, one, counts) for name, one in each.items()}
+        self.oof_mae_ = {
+            name: float(data.scale * np.average(np.abs(one - numbers), weights=counts))
+            for name, one in each.items()
+        }
+        scores = {name: -((one - numbers) ** 2) for name, one in each.items()}
+        simple = {name: scores[name] for name in self.members_ if name != "iddl"}
+        self.simple_ = find_simple(simple, scores["average"], counts, units)
+        say(self, self.summary())
+
+    def summary(self) -> str:
+        """List the weights of the members, and say whether a single member would do as well."""
+        check_is_fitted(self)
+        figures = {name: f"R2 {one:.3f}" for name, one in self.oof_r2_.items()}
+        result = (
+            f"The average has a held-out R2 of {self.oof_r2_['average']:.3f} and a mean absolute "
+            f"error of {self.oof_mae_['average']:.4g}."
+        )
+        return self._summarize("numbers", figures, result)
+
+    def predict(self, X: ArrayLike) -> RealArray:
+        """Predict numbers, shape (n_matrices,)."""
+        checked = Prepared.checked(check_new(self, X))
+        return np.sum(
+            [self.weights_[name] * one.predict(checked) for name, one in self.members_.items()],
+            axis=0,
+        )

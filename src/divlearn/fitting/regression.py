@@ -1,0 +1,180 @@
+"""Regressors of SPD matrices that choose their parameters on held-out data."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Generic, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import column_or_1d
+
+from divlearn.arrays import Indices, Labels, RealArray
+from divlearn.engines import get_engine
+from divlearn.fitting.folds import check_groups
+from divlearn.fitting.held_out import Folded, Grid, HeldOutEstimator, Judge, shares_of
+from divlearn.fitting.labelled import (
+    Checked,
+    MatricesMixin,
+    check_new,
+    check_training,
+    fit_method,
+)
+from divlearn.fitting.selection import HeldOut, average_held_out
+from divlearn.fitting.targets import check_numbers
+from divlearn.tolerances import LEARNING_ACCURACY
+from divlearn.weights import check_weights
+
+_T = TypeVar("_T", bound=Hashable)
+_ROUNDING = 1e-14  # of a standard deviation, relative to the largest number
+
+
+@dataclass(frozen=True, eq=False)
+class Numbered(Checked):
+    """Matrices and numbers to predict, without those of weight zero."""
+
+    _classes = False
+
+    matrices: RealArray
+    numbers: RealArray  # standardised, shape (n_matrices,) or (n_matrices, n_outputs)
+    mean: RealArray
+    scale: RealArray
+    weights: RealArray
+    kept: Indices
+    y: RealArray
+    groups: Labels | None = None
+
+    @property
+    def strata(self) -> Indices:
+        return np.zeros(len(self.matrices), dtype=np.intp)
+
+    def standardize(self, values: RealArray) -> RealArray:
+        return (values - self.mean) / self.scale
+
+    def restore(self, values: RealArray) -> RealArray:
+        return values * self.scale + self.mean
+
+
+class NumberedTraining(Folded):
+    """Checked matrices, their numbers and folds, and features that regressors share."""
+
+    data: Numbered
+
+
+def number(
+    matrices: RealArray, y: RealArray, weights: RealArray, groups: ArrayLike | None = None
+) -> Numbered:
+    """Standardise numbers of matrices and weights that were checked before."""
+    kept = np.flatnonzero(weights)  # a weight of zero is no sample at all
+    weights, values = weights[kept], y[kept]
+    mean = np.asarray(np.average(values, axis=0, weights=weights))
+    deviation = np.sqrt(np.average((values - mean) ** 2, axis=0, weights=weights))
+    constant = deviation <= _ROUNDING * np.abs(values).max(axis=0)
+    scale = np.where(constant, 1.0, deviation)
+    known = check_groups(groups, len(y))
+    return Numbered(matrices[kept], (values - mean) / scale, mean, scale, weights, kept, y, known)
+
+
+def check_numbered(
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike | None,
+    sample_weight: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+) -> Numbered:
+    """Check what to learn from, with one number for every matrix."""
+    matrices = check_training(estimator, X, sample_weight)
+    numbers = column_or_1d(check_numbers(y, len(matrices)), warn=True)
+    data = number(matrices, numbers, check_weights(sample_weight, len(matrices)), groups)
+    if len(data.matrices) < 2:
+        raise ValueError(
+            f"n_samples={len(data.matrices)} of weight > 0 must be >= 2, one to train on and one "
+            "to test on; pass more matrices"
+        )
+    return data
+
+
+def r_squared(numbers: RealArray, predictions: RealArray, weights: RealArray) -> float:
+    """Coefficient of determination; of equal numbers 1 if they are predicted exactly, or 0."""
+    around = np.average((numbers - np.average(numbers, weights=weights)) ** 2, weights=weights)
+    errors = np.average((numbers - predictions) ** 2, weights=weights)
+    return float(1 - errors / around) if around > 0 else float(errors == 0)
+
+
+class HeldOutRegressor(
+    RegressorMixin,  # type: ignore[misc]
+    MatricesMixin,
+    HeldOutEstimator[_T, NumberedTraining],
+    Generic[_T],
+):
+    """Base of regressors that choose their parameters on held-out data; see `HeldOutEstimator`.
+
+    Models learn and decide on numbers that are standardised.
+    """
+
+    _nested = True
+
+    mean_: float
+    scale_: float
+    oof_prediction_: Annotated[RealArray, "n_matrices"]
+    _optimistic_prediction: Annotated[RealArray, "n_matrices"]
+    held_out_r2_: float
+    held_out_mae_: float
+
+    @fit_method
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Choose parameters on held-out parts of the data, and learn from all of it.
+
+        X has the shape (n_matrices, d, d), the others (n_matrices,). Only ratios of weights matter;
+        zero leaves a matrix out. Matrices of one group are held out together.
+        """
+        self._check_parameters()
+        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
+        data = check_numbered(self, X, y, sample_weight, groups)
+        folds = data.folds(self.cv, self.random_state)
+        return self.fit_training(NumberedTraining(data, folds, engine))
+
+    def fit_training(self, training: NumberedTraining) -> Self:
+        """Fit to data that was checked, and to features that were computed before."""
+        self.mean_, self.scale_ = float(training.data.mean), float(training.data.scale)
+        return super().fit_training(training)
+
+    def _judge(self, training: NumberedTraining) -> Judge:
+        numbers, weights = training.data.numbers, training.data.weights
+
+        def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
+            errors = np.concatenate(parts) - numbers[np.concatenate(rows)]
+            return (1 - errors**2) * shares_of(rows, weights)
+
+        return judge
+
+    def _choose(self, training: NumberedTraining, held_out: HeldOut[_T], grid: Grid[_T]) -> _T:
+        """Choose a candidate, and for every fold one without the fold."""
+        data, folds, inner = training.data, training.folds, self._inner_grid(grid)
+        best = held_out.best(*grid)
+        chosen = [held_out.best(*inner, without=number) for number in range(len(folds))]
+        rows, said = average_held_out(held_out.decisions(chosen), folds, len(data.matrices))
+        _, final = average_held_out(
+            held_out.decisions([best] * len(folds)), folds, len(data.matrices)
+        )
+        self.oof_prediction_ = data.spread(rows, self._restore(said))
+        self._optimistic_prediction = data.spread(rows, self._restore(final))
+        numbers, weights = data.numbers[rows], data.weights[rows]
+        self.held_out_r2_ = r_squared(numbers, said, weights)
+        errors = np.average(np.abs(said - numbers), weights=weights)
+        self.held_out_mae_ = self.scale_ * float(errors)
+        self._keep_tried(training, held_out, grid, best, f"R2 {self.held_out_r2_:.3f}")
+        return best
+
+    def _restore(self, values: RealArray) -> RealArray:
+        return values * self.scale_ + self.mean_
+
+    def predict(self, X: ArrayLike) -> RealArray:
+        """Predict numbers, shape (n_matrices,)."""
+        return self._restore(self._decide_new(check_new(self, X)))

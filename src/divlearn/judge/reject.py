@@ -1,0 +1,63 @@
+"""Reject option: no class where the most probable one is not probable enough."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+
+from divlearn.arrays import Labels
+from divlearn.checks import is_number
+
+
+def predict_or_reject(
+    classifier: BaseEstimator, X: ArrayLike, bound: float, unsure: str | float | None = None
+) -> Labels:
+    """Predict the most probable classes, or say that a classifier is unsure.
+
+    Parameters
+    ----------
+    classifier : fitted classifier with `predict_proba`
+    X : array-like, whatever the classifier takes, such as matrices, shape (n_matrices, d, d)
+    bound : float from 0 to 1
+        A matrix has no class if the probability of every class is below the bound.
+    unsure : str or float, optional
+        What is returned for these matrices, different from all classes; "unsure" if classes are
+        text, else NaN.
+
+    Returns
+    -------
+    ndarray, shape (n_matrices,)
+
+    Notes
+    -----
+    If probabilities are calibrated, at least the share ``bound`` of the classes that are
+    predicted is right on average. Probabilities of `SPDClassifier`, `CalibratedClassifier`,
+    `DivergenceMDM` with "choose" and all others that choose on held-out data are calibrated there.
+    Those of `DivergenceMDM` with a named divergence are not; wrap it in `CalibratedClassifier`.
+
+    Examples
+    --------
+    >>> from divlearn import CalibratedClassifier, DivergenceMDM
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(2, 40, 3, separation=1.5, random_state=0)
+    >>> names = np.array(["left", "right"])[y]
+    >>> model = CalibratedClassifier(DivergenceMDM(), random_state=0).fit(X[::2], names[::2])
+    >>> found = predict_or_reject(model, X[1::2], 0.8)
+    >>> sorted(set(found.tolist()))
+    ['left', 'right', 'unsure']
+    """
+    if not is_number(bound) or not 0 <= bound <= 1:
+        raise ValueError(f"bound={bound!r} must be a number from 0 to 1")
+    if not hasattr(classifier, "predict_proba"):
+        raise ValueError(
+            f"{type(classifier).__name__} must have predict_proba; wrap it in CalibratedClassifier"
+        )
+    probabilities, classes = classifier.predict_proba(X), classifier.classes_
+    text = all(isinstance(name, str) for name in classes.tolist())
+    if unsure is None:
+        unsure = "unsure" if text else np.nan
+    if unsure in classes.tolist():
+        raise ValueError(f"unsure={unsure!r} must not be one of the classes; pass another value")
+    answers: Labels = classes[probabilities.argmax(axis=1)]
+    if isinstance(unsure, str) != text:  # NumPy would make strings of numbers
+        answers = answers.astype(object)
+    return np.where(probabilities.max(axis=1) >= bound, answers, unsure)

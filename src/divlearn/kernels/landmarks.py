@@ -1,0 +1,101 @@
+"""Least squares with kernels of landmarks, in time linear in the number of matrices."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from operator import iadd
+from typing import Annotated
+
+import numpy as np
+from scipy.linalg import solve
+
+from divlearn.arrays import Indices, RealArray
+from divlearn.fitting.held_out import Memo
+from divlearn.geometry import compose
+from divlearn.kernels.tables import decay
+
+LARGE = 4000  # matrices, above which tables of all pairs take too long
+_LANDMARKS, _PER_CLASS = 500, 10  # the larger number of both; more gain little accuracy
+_BLOCK = 4096  # matrices whose kernels are held at a time
+_RIDGE = 1e-12  # relative to sums of kernels, for copies among landmarks
+FLOORS = (0.003, 0.03, 0.3)  # of estimated shares, whose logarithms are scores
+
+
+def pick_landmarks(codes: Indices) -> Indices:
+    """Rows of landmarks, as many of every class as its share."""
+    wanted = max(_LANDMARKS, _PER_CLASS * (int(codes.max()) + 1))
+    places = np.linspace(0, len(codes) - 1, min(wanted, len(codes))).astype(int)
+    return np.argsort(codes, kind="stable")[places]
+
+
+def make_definite(kernel: RealArray) -> RealArray:
+    """Return the kernel with the absolute values of its eigenvalues."""
+    values, basis = np.linalg.eigh(kernel)
+    return kernel if values[0] >= 0 else compose(basis, np.abs(values))
+
+
+@dataclass(frozen=True, eq=False)
+class LeastSquares:
+    """Linear estimates of the shares of classes, from kernels with landmarks."""
+
+    coefficients: Annotated[RealArray, "n_landmarks n_classes"]
+    offsets: Annotated[RealArray, "n_classes"]
+
+    def decide(self, kernel: RealArray) -> RealArray:
+        """Scores, shape (n_matrices, n_classes, 3): logarithms of shares with each floor."""
+        shares = kernel @ self.coefficients + self.offsets
+        return np.log(np.maximum(shares, 0)[..., None] + np.array(FLOORS))
+
+
+class Landmarks:
+    r"""Fit f = a K(x, L) + b to indicators of classes, with a penalty of a K(L, L) a^T / C.
+
+    This is the least-squares support vector machine on a subset of regressors.
+
+    Parameters
+    ----------
+    measure : callable, slice of matrices to their divergences to the landmarks
+    inner : callable, scale to kernels between the landmarks, which must be positive semidefinite
+    codes, weights : ndarray, shape (n_matrices,)
+    """
+
+    def __init__(
+        self,
+        measure: Callable[[slice], RealArray],
+        inner: Callable[[float], RealArray],
+        codes: Indices,
+        weights: RealArray,
+    ) -> None:
+        self._measure, self._inner = measure, inner
+        self._roots = np.sqrt(weights / weights.mean())
+        self._targets = np.eye(codes.max() + 1)[codes] * self._roots[:, None]
+        self._moments = Memo()
+
+    def learn(self, C: float, scale: float) -> LeastSquares:
+        """Fix C and the scale; what depends on the scale alone is computed once."""
+        products, sides, centre, shares = self._moments.once(scale, lambda: self._average(scale))
+        system = products + self._inner(scale) / C
+        system[np.diag_indices(len(system))] += _RIDGE * len(self._roots)
+        found = solve(system, sides, assume_a="pos", check_finite=False)
+        return LeastSquares(found, shares - centre @ found)
+
+    def _average(self, scale: float) -> tuple[RealArray, RealArray, RealArray, RealArray]:
+        """Sum up products of centred kernels and indicators; return also the means of both."""
+        starts, n_classes = range(0, len(self._roots), _BLOCK), self._targets.shape[1]
+        total = reduce(iadd, (self._products(slice(one, one + _BLOCK), scale) for one in starts))
+        products, sides, sums = np.split(total, [-1 - n_classes, -1], axis=1)
+        centre, shares, _ = np.split(sums[:, 0] / sums[-1], [-1 - n_classes, -1])
+        m = len(centre)
+        return (
+            products[:m] - np.outer(sums[:m], centre),
+            sides[:m] - np.outer(sums[:m], shares),
+            centre,
+            shares,
+        )
+
+    def _products(self, some: slice, scale: float) -> RealArray:
+        """Sum up products of kernels, indicators and one, all weighted."""
+        roots = self._roots[some, None]
+        kernel = decay(self._measure(some), scale) * roots
+        columns = np.hstack([kernel, self._targets[some], roots])
+        return columns.T @ columns

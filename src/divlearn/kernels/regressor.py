@@ -1,0 +1,155 @@
+"""Kernel ridge regression whose divergence, scale and penalty are chosen by cross-validation."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import product
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from divlearn.arrays import RealArray
+from divlearn.checks import RandomState
+from divlearn.divergence import (
+    LOG_EUCLIDEAN,
+    Divergence,
+    DivergenceLike,
+    get_divergence,
+    get_member,
+)
+from divlearn.engines import Engine, get_engine
+from divlearn.fitting.folds import Splitter
+from divlearn.fitting.held_out import Grid
+from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
+from divlearn.kernels.classifier import POINTS, check_positive
+from divlearn.kernels.ridge import PENALTIES, KernelModel, KernelRidge
+from divlearn.kernels.shared import shared_table
+from divlearn.kernels.tables import decay, find_copies, median_scale, symmetric_table
+from divlearn.tolerances import LEARNING_ACCURACY
+
+Candidate = tuple[Divergence, float, float]  # a scale and a penalty
+
+
+def usual_divergences() -> list[Divergence]:
+    """Return log-Euclidean and the symmetrised divergences of `POINTS`."""
+    return [LOG_EUCLIDEAN, *(get_member(point).symmetrize() for point in POINTS)]
+
+
+class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
+    r"""Kernel ridge regression with the kernel of a divergence, all chosen by cross-validation.
+
+    .. math:: f(X) = b + \sum_i c_i \exp\bigl(-s\, \tilde D(X, X_i)\bigr)
+
+    with :math:`\tilde D` the mean of both directions; see `DivergenceKernel`.
+
+    Parameters
+    ----------
+    divergences : sequence of divergences, optional
+        Whatever `divlearn.get_divergence` takes. By default log-Euclidean and those of
+        `divlearn.kernels.POINTS`.
+    scales : array-like, default=(0.03, 0.1, 0.3, 1)
+        Values of s > 0, in units of one over the median of :math:`\tilde D` over all pairs of
+        training matrices that differ.
+    penalties : array-like, default=(1e-5, 1e-4, ..., 1e3)
+        Factors > 0 of the squared norm of f in the loss.
+    cv : int or splitter, default=4
+    random_state : int, RandomState or None, default=None
+    engine : str or Engine, default="auto"
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
+
+    Attributes
+    ----------
+    best_params_ : dict, "divergence", "scale" (s itself) and "penalty".
+    cv_results_ : dict, "params" and their held-out "mean_test_score", an R2.
+    oof_prediction_ : ndarray, shape (n_matrices,)
+        Held-out predictions, with parameters chosen without each fold.
+    held_out_r2_, held_out_mae_ : float, of these predictions.
+    n_features_in_ : int, size of the matrices.
+
+    Examples
+    --------
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, _ = make_wishart_clusters(1, 120, 3, random_state=0)
+    >>> y = np.linalg.slogdet(X)[1]
+    >>> regressor = DivergenceKernelRegressor(random_state=0).fit(X[::2], y[::2])
+    >>> bool(regressor.score(X[1::2], y[1::2]) > 0.9)
+    True
+    """
+
+    model_: KernelModel
+    matrices_: Annotated[RealArray, "n_matrices d d"]
+
+    def __init__(
+        self,
+        divergences: Sequence[DivergenceLike] | None = None,
+        scales: ArrayLike = (0.03, 0.1, 0.3, 1.0),
+        penalties: ArrayLike = PENALTIES,
+        *,
+        cv: Splitter = 4,
+        random_state: RandomState = None,
+        engine: str | Engine = "auto",
+        regularize: str | float = "raise",
+    ) -> None:
+        self.divergences, self.scales, self.penalties = divergences, scales, penalties
+        self.cv, self.random_state = cv, random_state
+        self.engine, self.regularize = engine, regularize
+
+    def _check_parameters(self) -> None:
+        self._divergences()
+        check_positive(self.scales, "scales")
+        check_positive(self.penalties, "penalties")
+
+    def _divergences(self) -> list[Divergence]:
+        if self.divergences is None:
+            return usual_divergences()
+        return [get_divergence(one) for one in self.divergences]
+
+    def _grid(self, training: NumberedTraining) -> Grid[Candidate]:
+        data, copies = training.data, find_copies(training.data.matrices)
+        penalties = check_positive(self.penalties, "penalties")
+        candidates: list[Candidate] = []
+        for divergence in self._divergences():
+            unit = median_scale(shared_table(training, divergence, POINTS), copies, data.weights)
+            scales = [unit * one for one in check_positive(self.scales, "scales")]
+            candidates += product([divergence], scales, penalties)
+        return Grid(candidates)
+
+    def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
+        """Save time: take a middle scale of every divergence, then try the others of the best."""
+        n_scales, n_penalties = np.size(self.scales), np.size(self.penalties)
+        places = np.arange(len(grid.candidates)).reshape(-1, n_scales, n_penalties)
+        middles = [grid.candidates[place] for place in places[:, n_scales // 2].ravel().tolist()]
+        return Grid(middles, lambda best: [one for one in grid.candidates if one[0] == best[0]])
+
+    def _describe(self, candidate: Candidate) -> dict[str, Divergence | float]:
+        return dict(zip(("divergence", "scale", "penalty"), candidate, strict=True))
+
+    def _learner(
+        self, training: NumberedTraining, number: int
+    ) -> Callable[[Candidate], tuple[KernelModel, Candidate]]:
+        rows, data = training.parts[number][0], training.data
+
+        @lru_cache(maxsize=1)  # candidates that differ in their penalty follow each other
+        def decompose(divergence: Divergence, scale: float) -> KernelRidge:
+            table = shared_table(training, divergence, POINTS)[np.ix_(rows, rows)]
+            return KernelRidge(decay(table, scale), data.numbers[rows], data.weights[rows])
+
+        return lambda candidate: (decompose(*candidate[:2]).learn(candidate[2]), candidate)
+
+    def _fit_model(self, training: NumberedTraining, best: Candidate) -> None:
+        self.model_, _ = self._learner(training, training.whole)(best)
+        self.matrices_ = training.data.matrices
+
+    def _decide(
+        self, model: tuple[KernelModel, Candidate], training: NumberedTraining, number: int
+    ) -> RealArray:
+        (found, (divergence, scale, _)), (train, held) = model, training.parts[number]
+        return found.decide(
+            decay(shared_table(training, divergence, POINTS)[np.ix_(held, train)], scale)
+        )
+
+    def _decide_new(self, matrices: RealArray) -> RealArray:
+        divergence, scale, _ = self.best_params_.values()
+        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
+        table = symmetric_table(divergence, engine, matrices, self.matrices_)
+        return self.model_.decide(decay(table, scale))

@@ -1,0 +1,215 @@
+"""Detection of artifacts: SPD matrices that are far from all others."""
+
+from typing import Annotated, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, OutlierMixin
+
+from divlearn.arrays import Indices, RealArray
+from divlearn.checks import check_number, is_number
+from divlearn.divergence import DivergenceLike, get_divergence
+from divlearn.engines import Engine, Prepared, get_engine
+from divlearn.fitting.labelled import (
+    MatricesMixin,
+    check_new,
+    check_training,
+    fit_method,
+    takes_metric,
+)
+from divlearn.nearest.online import check_forgetting
+
+__all__ = ["DivergenceOutliers"]
+
+_TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
+_STEPS = 50  # at most, to the median and to the outliers
+_STILL = 1e-6  # change of the mean distance in a step, relative, at which the median is found
+_LEAST = 1e-12  # of a divergence
+_LEAST_SPREAD = 1e-6  # of logarithms
+_MAD = 0.6744897501960817  # median absolute deviation of a standard normal variable
+_CUT = 3.0  # z-score of matrices that do not count in location and spread
+
+
+@takes_metric
+class DivergenceOutliers(OutlierMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+    r"""Detect outliers, such as artifacts, by their divergence from a robust mean.
+
+    The robust mean M is a geometric median, and the score of a matrix is the robust z-score of its
+    log-divergence from M, with the sign of scikit-learn's scores:
+
+    .. math:: M = \arg\min_C \sum_i \sqrt{D(X_i \,\|\, C)} , \qquad
+              z(X) = \frac{\log D(X \,\|\, M) - m}{s} , \qquad \text{score}(X) = -z(X) .
+
+    m and s are mean and standard deviation of the log-divergences without those of outliers. None
+    of the three is affected much as long as fewer than half of the matrices are outliers.
+
+    Parameters
+    ----------
+    divergence : str, pair (alpha, beta), dict or Divergence, default="airm"
+        D, any value that `Recenter` takes; ``metric`` is an alias.
+    threshold : float, default=3
+        Matrices with z > threshold are outliers.
+    contamination : "auto" or float, default="auto"
+        A float, > 0 and <= 0.5, is the share of outliers in the training data, and replaces the
+        threshold.
+    engine : str or Engine, default="auto"
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
+
+    Attributes
+    ----------
+    mean_ : ndarray, shape (d, d), the robust mean.
+    location_, spread_ : float, m and s.
+    offset_ : float
+        Matrices with scores below it are outliers: minus the threshold, or a quantile of the scores
+        in `fit`.
+    total_ : float, number of matrices, less those that were forgotten.
+    n_features_in_ : int, size of the matrices.
+
+    Notes
+    -----
+    The median is found by weighted means (Weiszfeld's method): M is the mean of all matrices with
+    weights :math:`D(X_i \,\|\, M)^{-1/2}`, until it does not change. Which matrices count in m and
+    s is found from the nearer half of them: those within three standard deviations of the median
+    join, as medians tell both, until none does. A start from all matrices, as in pyRiemann's
+    ``Potato``, would not see outliers that are many enough to widen the standard deviation.
+
+    Examples
+    --------
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, _ = make_wishart_clusters(1, 50, 4, random_state=0)
+    >>> X[:3] *= 20  # three trials with movements
+    >>> model = DivergenceOutliers().fit(X)
+    >>> np.flatnonzero(model.predict(X) == -1)
+    array([0, 1, 2])
+    """
+
+    mean_: Annotated[RealArray, "d d"]
+    location_: float
+    spread_: float
+    offset_: float
+    total_: float
+    n_features_in_: int
+
+    def __init__(
+        self,
+        divergence: DivergenceLike = "airm",
+        *,
+        threshold: float = 3.0,
+        contamination: float | str = "auto",
+        engine: str | Engine = "auto",
+        regularize: str | float = "raise",
+    ) -> None:
+        self.divergence, self.threshold, self.contamination = divergence, threshold, contamination
+        self.engine, self.regularize = engine, regularize
+
+    @fit_method
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Find the robust mean of X, shape (n_matrices, d, d); y is ignored."""
+        share = self._check_parameters()
+        matrices = check_training(self, X)
+        if len(matrices) < 2:
+            raise ValueError("X has 1 matrix (n_samples=1), must have >= 2 to tell how they differ")
+        self.n_features_in_, self.total_ = matrices.shape[-1], float(len(matrices))
+        self.mean_ = self._find_median(matrices)
+        logarithms = self._measure(matrices, self.mean_)
+        counted = logarithms[_find_inliers(logarithms)]
+        self.location_ = float(counted.mean())
+        self.spread_ = max(float(counted.std()), _LEAST_SPREAD)
+        scores = (self.location_ - logarithms) / self.spread_
+        self.offset_ = (
+            -float(self.threshold) if share is None else float(np.quantile(scores, share))
+        )
+        return self
+
+    def _check_parameters(self) -> float | None:
+        check_number(self.threshold, "threshold")
+        share = self.contamination
+        if isinstance(share, str) and share == "auto":
+            return None
+        if not is_number(share) or not 0 < share <= 0.5:
+            raise ValueError(f'contamination={share!r} must be "auto" or a number > 0 and <= 0.5')
+        return float(share)
+
+    def _find_median(self, matrices: RealArray) -> RealArray:
+        center = self._average(matrices, np.ones(len(matrices)))
+        before = np.inf
+        for _ in range(_STEPS):
+            distances = np.exp(0.5 * self._measure(matrices, center))
+            if distances.mean() >= (1 - _STILL) * before:
+                break
+            before = distances.mean()
+            center = self._average(matrices, distances.min() / distances, center)
+        return center
+
+    def _average(
+        self, matrices: RealArray, weights: RealArray, start: RealArray | None = None
+    ) -> RealArray:
+        return get_divergence(self.divergence).mean(
+            Prepared.checked(matrices),
+            weights,
+            engine=get_engine(self.engine),
+            init=start,
+            tol=_TOLERANCE,
+        )
+
+    def _measure(self, matrices: RealArray, center: RealArray) -> RealArray:
+        """Log-divergences from a matrix, shape (n_matrices,)."""
+        both = Prepared.checked(matrices), Prepared.checked(center[None])
+        table = get_divergence(self.divergence).pairwise(*both, engine=get_engine(self.engine))
+        return np.log(np.maximum(table[:, 0], _LEAST))
+
+    @fit_method
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike | None = None, *, forgetting: float = 0.0
+    ) -> Self:
+        """Continue the robust mean, m and s with new matrices, in their order.
+
+        Outliers need not be removed: each matrix moves the mean by a step that does not grow with
+        its distance, and m and s ignore matrices with z > 3. Every new matrix has the weight one,
+        and removes the share ``forgetting`` of the weight of all before it: 0.01 remembers about
+        100 matrices. The first call is `fit`. The parameter y is ignored.
+        """
+        keep = 1 - check_forgetting(forgetting)
+        if not hasattr(self, "mean_"):
+            return self.fit(X)
+        for matrix in check_new(self, X):
+            self._continue(matrix, keep)
+        return self
+
+    def _continue(self, matrix: RealArray, keep: float) -> None:
+        deviation = float(self._measure(matrix[None], self.mean_)[0]) - self.location_
+        before, self.total_ = keep * self.total_, keep * self.total_ + 1
+        weights = np.array([before, np.exp(-0.5 * deviation)])  # as in a step to the median
+        self.mean_ = self._average(np.stack([self.mean_, matrix]), weights, self.mean_)
+        if deviation <= _CUT * self.spread_:
+            share = 1 / self.total_
+            self.location_ += share * deviation
+            variance = (1 - share) * (self.spread_**2 + share * deviation**2)
+            self.spread_ = max(float(np.sqrt(variance)), _LEAST_SPREAD)
+
+    def score_samples(self, X: ArrayLike) -> RealArray:
+        """Scores of matrices, shape (n_matrices,); the lower, the more abnormal."""
+        matrices = check_new(self, X)
+        return (self.location_ - self._measure(matrices, self.mean_)) / self.spread_
+
+    def decision_function(self, X: ArrayLike) -> RealArray:
+        """Scores minus ``offset_``, shape (n_matrices,); negative for outliers."""
+        scores = self.score_samples(X)  # first, for it says if nothing is fitted
+        return scores - self.offset_
+
+    def predict(self, X: ArrayLike) -> Indices:
+        """Return 1 for inliers and -1 for outliers, shape (n_matrices,)."""
+        return np.where(self.decision_function(X) < 0, -1, 1)
+
+
+def _find_inliers(logarithms: RealArray) -> NDArray[np.bool_]:
+    """Whether log-divergences belong to the bulk of them, which is found from the lower half."""
+    kept = logarithms <= np.median(logarithms)
+    for _ in range(_STEPS):
+        middle = np.median(logarithms[kept])
+        spread = np.median(np.abs(logarithms[kept] - middle)) / _MAD
+        near = logarithms <= middle + _CUT * max(spread, _LEAST_SPREAD)
+        if np.array_equal(near, kept):
+            break
+        kept = near
+    return kept

@@ -1,0 +1,108 @@
+"""Ridge regression on tangent vectors of SPD matrices."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+import numpy as np
+from scipy.linalg import svd
+
+from divlearn.arrays import RealArray
+from divlearn.checks import RandomState
+from divlearn.engines import Engine
+from divlearn.fitting.folds import Splitter
+from divlearn.fitting.held_out import Grid
+from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
+from divlearn.kernels.classifier import Candidate
+from divlearn.log_vectors import log_vectors
+from divlearn.tangent.classifier import check_point, space
+from divlearn.tangent.discriminants import Linear
+
+_PENALTIES = tuple(10.0 ** (power / 2) for power in range(-8, 9))  # to choose from
+
+
+class TangentRegressor(HeldOutRegressor[Candidate]):
+    r"""Predict numbers by ridge regression on tangent vectors of SPD matrices.
+
+    The vectors are those of `TangentClassifier`, divided by one number, so that their total
+    variance is one. The penalty is chosen by the held-out squared error.
+
+    Parameters
+    ----------
+    at : {"mean", "identity"}, default="mean"
+        Point of tangency: the AIRM mean of the training matrices, or the identity, where vectors
+        are those of log X.
+    cv : int or splitter, default=4
+    random_state : int, RandomState or None, default=None
+    engine : str or Engine, default="auto"
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
+
+    Attributes
+    ----------
+    best_params_ : dict, "penalty", the factor of the squared norm of the coefficients.
+    cv_results_ : dict, "params" and their held-out "mean_test_score", an R2.
+    oof_prediction_ : ndarray, shape (n_matrices,)
+        Held-out predictions, with the penalty chosen without each fold.
+    held_out_r2_, held_out_mae_ : float, of these predictions.
+    n_features_in_ : int, size of the matrices.
+
+    Examples
+    --------
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, _ = make_wishart_clusters(1, 120, 3, random_state=0)
+    >>> y = np.linalg.slogdet(X)[1]
+    >>> regressor = TangentRegressor(random_state=0).fit(X[::2], y[::2])
+    >>> bool(regressor.score(X[1::2], y[1::2]) > 0.99)
+    True
+    """
+
+    model_: Linear
+    whitener_: Annotated[RealArray, "d d"]
+    deviation_: float
+
+    def __init__(
+        self,
+        at: str = "mean",
+        *,
+        cv: Splitter = 4,
+        random_state: RandomState = None,
+        engine: str | Engine = "auto",
+        regularize: str | float = "raise",
+    ) -> None:
+        self.at, self.cv, self.random_state = at, cv, random_state
+        self.engine, self.regularize = engine, regularize
+
+    def _check_parameters(self) -> None:
+        check_point(self.at)
+
+    def _grid(self, training: NumberedTraining) -> Grid[Candidate]:
+        return Grid([(("penalty", one),) for one in _PENALTIES])
+
+    def _learner(self, training: NumberedTraining, number: int) -> Callable[[Candidate], Linear]:
+        rows, data = training.parts[number][0], training.data
+        whitener, vectors, deviation = space(training, self.at, number)
+        if number == training.whole:
+            self.whitener_, self.deviation_ = whitener, deviation
+        return ridge(vectors[rows] / deviation, data.numbers[rows], data.weights[rows])
+
+    def _decide(self, model: Linear, training: NumberedTraining, number: int) -> RealArray:
+        _, vectors, deviation = space(training, self.at, number)
+        return model.decide(vectors[training.parts[number][1]] / deviation)[:, 0]
+
+    def _decide_new(self, matrices: RealArray) -> RealArray:
+        return self.model_.decide(log_vectors(matrices, self.whitener_) / self.deviation_)[:, 0]
+
+
+def ridge(
+    vectors: RealArray, numbers: RealArray, weights: RealArray
+) -> Callable[[Candidate], Linear]:
+    """Decompose weighted vectors, centred, once for all penalties."""
+    roots = np.sqrt(weights)
+    centre, offset = (np.average(one, axis=0, weights=weights) for one in (vectors, numbers))
+    left, values, right = svd(roots[:, None] * (vectors - centre), full_matrices=False)
+    projected = values * ((roots * (numbers - offset)) @ left)
+
+    def learn(candidate: Candidate) -> Linear:
+        coefficients = (projected / (values**2 + dict(candidate)["penalty"])) @ right
+        return Linear(coefficients[None], np.atleast_1d(offset - centre @ coefficients))
+
+    return learn

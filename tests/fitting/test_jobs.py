@@ -1,0 +1,118 @@
+"""Threads that fit candidates: the same results for any number, and no more of them than cores."""
+
+from __future__ import annotations
+
+import os
+from threading import Barrier, get_ident
+
+import numpy as np
+import pytest
+from joblib import Parallel, cpu_count, delayed, parallel_config
+from sklearn.neighbors import KNeighborsClassifier
+
+from divlearn.baselines import LogEuclideanSVM
+from divlearn.committee import CalibratedClassifier, SPDClassifier
+from divlearn.datasets import make_wishart_clusters
+from divlearn.engines import get_engine
+from divlearn.fitting.held_out import Memo
+from divlearn.fitting.selection import HeldOut, nest_folds
+from divlearn.kernels import DivergenceKernelClassifier
+from divlearn.nearest import NearestClassifier
+from divlearn.tangent import TangentClassifier
+from divlearn.threads import count_jobs
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_wishart_clusters(3, 20, 4, separation=3, random_state=0)
+
+
+ESTIMATORS = {
+    "lda": TangentClassifier("lda"),
+    "logistic": TangentClassifier("logistic"),
+    "rda": TangentClassifier("rda"),
+    "rbf": TangentClassifier("rbf"),
+    "kernel": DivergenceKernelClassifier(scales=(0.5, 2), C=(1, 10)),
+    "nearest": NearestClassifier(),
+    "svm": LogEuclideanSVM("rbf"),
+    "committee": SPDClassifier(("tangent logistic", "kernel", "tangent rbf")),
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_the_number_of_threads_does_not_change_a_bit(name, data):
+    found = []
+    for n_jobs in (1, 3):
+        model = ESTIMATORS[name].set_params(n_jobs=n_jobs, random_state=0).fit(*data)
+        found.append([model.oof_proba_, model.predict_proba(data[0])])
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+def test_candidates_are_fitted_side_by_side():
+    """Every fit waits for another one."""
+    barrier, threads = Barrier(2, timeout=60), set()
+
+    def decide(candidate, number):
+        barrier.wait()
+        threads.add(get_ident())
+        return np.zeros(2)
+
+    folds = [(np.array([0, 1]), np.array([2, 3])), (np.array([2, 3]), np.array([0, 1]))]
+    nest = nest_folds(folds, np.array([0, 1, 0, 1]))
+    HeldOut(decide, None, folds, nest, nested=False, n_jobs=2).compute(["a", "b"], [0, 1])
+    assert len(threads) == 2
+
+
+def test_threads_wait_for_what_one_of_them_computes():
+    memo, barrier, calls = Memo(), Barrier(4, timeout=60), []
+
+    def ask():
+        barrier.wait()
+        return memo.once("key", lambda: calls.append(1) or 7)
+
+    assert Parallel(n_jobs=4, prefer="threads")(delayed(ask)() for _ in range(4)) == [7] * 4
+    assert len(calls) == 1
+
+
+def test_members_of_a_committee_get_its_number_of_threads(data):
+    members = ("tangent lda", "nearest mean", ("mine", CalibratedClassifier(Flat())))
+    fitted = SPDClassifier(members, n_jobs=2, random_state=0).fit(*data).members_
+    assert fitted["tangent lda"].n_jobs == fitted["mine"].n_jobs == 2
+    default = SPDClassifier(members, random_state=0).fit(*data).members_
+    assert default["tangent lda"].n_jobs is None
+    assert default["mine"].n_jobs == 1  # an estimator may have threads of its own
+
+
+class Flat(KNeighborsClassifier):
+    def fit(self, X, y):
+        return super().fit(X.reshape(len(X), -1), y)
+
+    def predict_proba(self, X):
+        return super().predict_proba(X.reshape(len(X), -1))
+
+
+def test_the_number_of_threads_is_that_of_scikit_learn():
+    assert count_jobs(2, most=8) == 2
+    assert count_jobs(-1, most=8) == cpu_count()
+    assert count_jobs(None, most=1) == 1
+    with parallel_config(n_jobs=3):
+        assert count_jobs(None, most=8) == 3
+    with pytest.raises(ValueError, match="n_jobs == 0"):
+        count_jobs(0, most=8)
+
+
+def test_threads_are_used_whatever_the_backend(data):
+    with parallel_config("loky", n_jobs=2):  # its processes would need copies of everything
+        assert TangentClassifier("rda", random_state=0).fit(*data).score(*data) > 0.9
+
+
+def threads_inside():
+    return os.getpid(), count_jobs(None, get_engine().n_threads)
+
+
+def test_workers_of_a_search_share_the_cores(monkeypatch):
+    """As many processes as `GridSearchCV(n_jobs=2)` has."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # which would be for each process
+    inside = Parallel(n_jobs=2, backend="loky")(delayed(threads_inside)() for _ in range(2))
+    assert os.getpid() not in [process for process, _ in inside]
+    assert sum(dict(inside).values()) <= max(cpu_count(), 2)

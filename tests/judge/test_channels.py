@@ -1,0 +1,178 @@
+"""Importance of channels: against a simulation that knows the answer, and against refits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pyriemann.tangentspace import TangentSpace
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.model_selection import LeaveOneOut
+from sklearn.pipeline import make_pipeline
+
+from divlearn import DivergenceKNN, DivergenceMDM, channel_importance, evaluate
+from divlearn.judge.channels import permute_channels
+from divlearn.report import ChannelImportanceDisplay
+
+NAMES = ["C3", "C4", "Fz", "Pz", "Oz"]
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Covariances of correlated channels; classes differ in the power of channels 0 and 1 only."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 200)
+    mixing = np.eye(5) + 0.3 * rng.standard_normal((5, 5))
+    mixing[:2, 2:] = mixing[2:, :2] = 0  # the others do not even hear them
+    sources = rng.standard_normal((len(y), 5, 60))
+    sources[y == 1, 0] *= 1.2
+    sources[y == 1, 1] /= 1.2
+    series = mixing @ sources
+    return series @ series.mT / 60, np.array(["left", "right"])[y]
+
+
+def parts(matrix, channels):
+    """Covariance of the other channels, regression on them, covariance of its residuals."""
+    others = [i for i in range(len(matrix)) if i not in channels]
+    inverse = np.linalg.inv(matrix)
+    residual = np.linalg.inv(inverse[np.ix_(channels, channels)])
+    regression = -residual @ inverse[np.ix_(channels, others)]
+    return matrix[np.ix_(others, others)], regression, residual
+
+
+@pytest.mark.parametrize("channels", [(2,), (3, 0), (0, 1, 2, 4)])
+def test_permuting_exchanges_regressions_and_residuals(data, channels):
+    X, order = data[0][::40], np.random.default_rng(1).permutation(10)
+    moved = permute_channels(X, channels, order)
+    np.testing.assert_allclose(moved, moved.mT)
+    for i, j in enumerate(order):
+        own, other, found = (parts(one, channels) for one in (X[i], X[j], moved[i]))
+        np.testing.assert_allclose(found[0], own[0], atol=1e-12)
+        np.testing.assert_allclose(found[1], other[1], atol=1e-12)
+        np.testing.assert_allclose(found[2], other[2], atol=1e-12)
+    np.testing.assert_allclose(permute_channels(X, channels, np.arange(10)), X, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["permute", "drop"])
+@pytest.mark.parametrize(
+    "estimator",
+    [DivergenceMDM(), make_pipeline(TangentSpace(), LinearDiscriminantAnalysis())],
+    ids=["nearest mean", "pyRiemann"],
+)
+def test_the_channels_that_carry_the_signal_are_found(data, estimator, method):
+    found = channel_importance(estimator, *data, NAMES, method=method)
+    first, second, *others = found.table()
+    assert {first.name, second.name} == {"C3", "C4"}
+    assert second.p_value < 0.01
+    assert second.importance > 0.04
+    for row in others:
+        assert row.p_value > 0.05
+        assert abs(row.importance) <= 3 * row.standard_error + 1e-12
+    assert "permuted" in found.summary() if method == "permute" else "dropped" in found.summary()
+    assert "C3 (" in found.summary()
+    assert "Pz" not in found.summary()
+
+
+def test_without_signal_nothing_is_important(data):
+    X, y = data
+    shuffled = np.random.default_rng(3).permutation(y)
+    found = channel_importance(DivergenceMDM(), X, shuffled)
+    assert found.p_values.min() > 0.05
+    assert "not significantly lower with any" in found.summary()
+
+
+def test_dropping_is_fitting_submatrices(data):
+    X, y = data
+    channels = {"front": [2], "left and back": [4, 0]}
+    found = channel_importance(DivergenceKNN(3), X, y, channels, method="drop", cv=4)
+    whole = evaluate(X, y, {"": DivergenceKNN(3)}, cv=4)
+    assert found.accuracy == whole.accuracy("")
+    for name, kept in {"front": [0, 1, 3, 4], "left and back": [1, 2, 3]}.items():
+        part = evaluate(X[:, kept][:, :, kept], y, {"": DivergenceKNN(3)}, cv=4)
+        losses = whole.correct("").astype(float) - part.correct("")
+        row = next(row for row in found.table() if row.name == name)
+        assert row.channels == tuple(channels[name])
+        assert row.importance == pytest.approx(losses.mean())
+        assert row.standard_error == pytest.approx(losses.std() / np.sqrt(len(y)))
+
+
+@pytest.mark.parametrize("method", ["permute", "drop"])
+def test_copies_of_a_channel_matter_together_only(data, method):
+    X, y = data
+    doubled = X[:, [0, 0, 2, 3]][:, :, [0, 0, 2, 3]] + 1e-3 * np.eye(4)
+    channels = {"one": [0], "copy": [1], "both": [0, 1]}
+    model = make_pipeline(TangentSpace(), LinearDiscriminantAnalysis())
+    found = channel_importance(model, doubled, y, channels, method=method)
+    one, copy, both = found.importances
+    assert max(abs(one), abs(copy)) < 0.05
+    assert both > 0.15
+
+
+def test_groups_are_held_out_together_and_are_the_unit_of_errors(data):
+    X, y = data
+    groups = np.repeat(np.arange(50), 4)
+    groups = np.concatenate([groups, groups])  # every group has both classes
+    found = channel_importance(DivergenceMDM(), X, y, groups=groups, cv=3)
+    assert len(np.unique(found.groups)) == 50
+    sums = np.bincount(found.groups, found.losses[0] - found.losses[0].mean())
+    expected = np.sqrt((sums**2).sum() * 50 / 49) / len(y)
+    assert found.standard_errors[0] == pytest.approx(expected)
+
+
+def test_repeatable_and_shuffled(data):
+    X, y = data
+    first, again, other = (
+        channel_importance(DivergenceMDM(), X, y, n_repeats=1, random_state=seed).correct_without
+        for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_the_picture_shows_the_ranking(data):
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
+    found = channel_importance(DivergenceMDM(), *data, NAMES)
+    ax = ChannelImportanceDisplay(found).plot(pyplot.figure().add_subplot()).ax_
+    assert [text.get_text() for text in ax.get_yticklabels()] == [r.name for r in found.table()]
+    shown = [line.get_xdata()[0] for line in ax.lines if len(line.get_xdata()) == 1]
+    np.testing.assert_allclose(shown[::3], [100 * row.importance for row in found.table()])
+    pyplot.close("all")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"channels": ["a", "b"]}, r"must hold 5 different names"),
+        ({"channels": {"far": [5]}}, r"channels\['far'\]=\[5\] must hold .* from 0 to 4"),
+        ({"channels": {"all": range(5)}}, r"at most 4 of them"),
+        ({"channels": {}}, r"channels is empty"),
+        ({"method": "shuffle"}, r"method='shuffle' must be"),
+        ({"n_repeats": 0}, r"n_repeats=0 must be >= 1"),
+        ({"cv": LeaveOneOut()}, r'fold 0 holds out 1 class, must hold out >= 2.*method="drop"'),
+    ],
+)
+def test_what_is_refused(data, options, message):
+    with pytest.raises(ValueError, match=message):
+        channel_importance(DivergenceMDM(), *data, **options)
+
+
+class Interrupted(DivergenceMDM):
+    """Ctrl-C comes during one of the fits."""
+
+    fits_left = 1
+
+    def fit(self, X, y):
+        if Interrupted.fits_left == 0:
+            raise KeyboardInterrupt
+        Interrupted.fits_left -= 1
+        return super().fit(X, y)
+
+
+def test_an_interrupt_keeps_the_folds_that_are_complete(data, monkeypatch):
+    X, y = data
+    monkeypatch.setattr(Interrupted, "fits_left", 2)
+    found = channel_importance(Interrupted(), X, y, cv=4)
+    assert found.message == "interrupted by the user: 2 of 4 folds completed"
+    assert found.correct_without.shape == (5, len(y) // 2)
+    monkeypatch.setattr(Interrupted, "fits_left", 3)
+    with pytest.raises(KeyboardInterrupt):
+        channel_importance(Interrupted(), X, y, cv=4, method="drop")

@@ -1,0 +1,113 @@
+"""Least squares with kernels of landmarks, against the exact machine and its objective."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from divlearn.datasets import make_wishart_clusters
+from divlearn.kernels import DivergenceKernel, DivergenceKernelClassifier
+from divlearn.kernels.landmarks import (
+    FLOORS,
+    Landmarks,
+    LeastSquares,
+    make_definite,
+    pick_landmarks,
+)
+from divlearn.nearest import NearestClassifier
+
+WEIGHTS = np.linspace(1, 2, 20)
+
+
+def make(n_landmarks):
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(3), (6, 9, 5))
+    vectors = rng.standard_normal((3, 5))[codes] + rng.standard_normal((20, 5))
+    table = cdist(vectors, vectors, "sqeuclidean")
+    some = np.arange(20)[:: 20 // n_landmarks]
+    inner = lambda scale: np.exp(-scale * table[np.ix_(some, some)])  # noqa: E731
+    squares = Landmarks(lambda rows: table[rows][:, some], inner, codes, WEIGHTS)
+    return squares, np.exp(-0.1 * table), some, np.eye(3)[codes]
+
+
+def test_all_vectors_as_landmarks_are_the_exact_machine():
+    """By the system of Suykens and Vandewalle (1999), weighted, with indicators of classes."""
+    squares, kernel, _, targets = make(20)
+    model = squares.learn(C=3.0, scale=0.1)
+    ridge = np.diag(WEIGHTS.mean() / (3.0 * WEIGHTS))
+    system = np.block([[kernel + ridge, np.ones((20, 1))], [np.ones((1, 20)), np.zeros((1, 1))]])
+    solved = np.linalg.solve(system, np.vstack([targets, np.zeros((1, 3))]))
+    shares = kernel @ solved[:-1] + solved[-1]
+    expected = np.log(np.maximum(shares, 0)[..., None] + np.array(FLOORS))
+    np.testing.assert_allclose(model.decide(kernel), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("block", [6, 100])
+def test_few_landmarks_minimise_the_penalised_squares(block, monkeypatch):
+    monkeypatch.setattr("divlearn.kernels.landmarks._BLOCK", block)
+    squares, kernel, some, targets = make(5)
+    model = squares.learn(C=3.0, scale=0.1)
+
+    def objective(coefficients, offsets):
+        errors = kernel[:, some] @ coefficients + offsets - targets
+        penalty = np.trace(coefficients.T @ kernel[np.ix_(some, some)] @ coefficients) / 3.0
+        return (WEIGHTS / WEIGHTS.mean()) @ (errors**2).sum(axis=1) + penalty
+
+    least, rng = objective(model.coefficients, model.offsets), np.random.default_rng(0)
+    for _ in range(20):
+        steps = 1e-3 * rng.standard_normal((len(some) + 1, 3))
+        assert objective(model.coefficients + steps[:-1], model.offsets + steps[-1]) > least
+
+
+def test_landmarks_are_stratified(monkeypatch):
+    monkeypatch.setattr("divlearn.kernels.landmarks._LANDMARKS", 40)
+    codes = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], (100, 200, 100)))
+    rows = pick_landmarks(codes)
+    assert len(np.unique(rows)) == 40
+    assert np.abs(np.bincount(codes[rows]) - [10, 20, 10]).max() <= 1
+    assert len(pick_landmarks(np.repeat(np.arange(50), 20))) == 500  # of many classes
+
+
+def test_indefinite_kernels_get_the_absolute_values_of_their_eigenvalues():
+    kernel = np.array([[1.0, 2.0], [2.0, 1.0]])  # eigenvalues 3 and -1
+    np.testing.assert_allclose(make_definite(kernel), [[2.0, 1.0], [1.0, 2.0]])
+    definite = np.array([[2.0, 1.0], [1.0, 2.0]])
+    np.testing.assert_array_equal(make_definite(definite), definite)
+
+
+@pytest.fixture
+def few_are_many(monkeypatch):
+    for module in ("kernels.classifier", "kernels.shared", "nearest.neighbors"):
+        monkeypatch.setattr(f"divlearn.{module}.LARGE", 50)
+    monkeypatch.setattr("divlearn.kernels.landmarks._LANDMARKS", 30)
+
+
+@pytest.mark.usefixtures("few_are_many")
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_many_matrices_have_kernels_of_landmarks(n_classes):
+    X, y = make_wishart_clusters(n_classes, 60, 4, separation=4, random_state=0)
+    model = DivergenceKernelClassifier(scales=(0.5, 2), random_state=0).fit(X[::2], y[::2])
+    assert isinstance(model.svc_, LeastSquares)
+    assert model.score(X[1::2], y[1::2]) > 0.9
+    assert model.held_out_accuracy_ > 0.85
+    landmarks = X[::2][pick_landmarks(y[::2])]
+    kernel = DivergenceKernel(model.kernel_.divergence, model.kernel_.scale_).fit(landmarks)
+    scores = model.svc_.decide(kernel.transform(X))[..., model.calibration_[0]]
+    np.testing.assert_array_equal(model.predict(X), scores.argmax(axis=1))
+    decisions = model.decision_function(X)
+    assert decisions.shape == ((len(X),) if n_classes == 2 else (len(X), 3))
+    best = (decisions > 0).astype(int) if n_classes == 2 else decisions.argmax(axis=1)
+    np.testing.assert_array_equal(best, model.predict(X))
+    assert model.oof_decision_.shape == (len(X) // 2, *decisions.shape[1:])
+
+
+def test_neighbours_of_many_matrices_are_those_of_a_table(request):
+    X, y = make_wishart_clusters(3, 40, 4, separation=3, random_state=0)
+    table = NearestClassifier(random_state=0).fit(X, y)
+    request.getfixturevalue("few_are_many")
+    blocks = NearestClassifier(random_state=0).fit(X, y)
+    tried = [one["divergence"].name for one in blocks.cv_results_["params"]]
+    assert set(tried) == {"log-euclidean"}
+    first = table.cv_results_["mean_test_score"][: len(tried)]
+    np.testing.assert_allclose(blocks.cv_results_["mean_test_score"], first, rtol=1e-6)

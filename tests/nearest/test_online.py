@@ -1,0 +1,103 @@
+"""Class means that move with new matrices: against fits to all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pyriemann.geometry.geodesic import geodesic_riemann
+
+from divlearn import DivergenceMDM, load, save
+from divlearn.datasets import make_wishart_clusters
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = make_wishart_clusters(3, 30, 4, separation=3, random_state=0)
+    order = np.random.default_rng(0).permutation(len(y))
+    return X[order], np.array(["bark", "moss", "sand"])[y[order]]
+
+
+@pytest.mark.parametrize(
+    "divergence", ["log-euclidean", "burg", "reverse-burg", "euclidean", ["burg", "log-euclidean"]]
+)
+def test_means_that_are_averages_are_those_of_a_fit_to_everything(data, divergence):
+    X, y = data
+    model = DivergenceMDM(divergence)
+    for part in (slice(0, 30), slice(30, 31), slice(31, 90)):
+        model.partial_fit(X[part], y[part], classes=["bark", "moss", "sand"])
+    whole = DivergenceMDM(divergence).fit(X, y)
+    np.testing.assert_allclose(model.means_, whole.means_, rtol=1e-8)
+    np.testing.assert_allclose(model.totals_, whole.totals_)
+    if isinstance(divergence, str):
+        np.testing.assert_allclose(model.predict_proba(X), whole.predict_proba(X), rtol=1e-7)
+
+
+def test_airm_means_move_along_geodesics(data):
+    X, y = data
+    model = DivergenceMDM().fit(X[:60], y[:60])
+    expected, totals = model.means_.copy(), model.totals_.copy()
+    for matrix, name in zip(X[60:], y[60:], strict=True):
+        model.partial_fit(matrix[None], [name], forgetting=0.05)
+        code = ["bark", "moss", "sand"].index(name)
+        totals[code] = 0.95 * totals[code] + 1
+        expected[code] = geodesic_riemann(expected[code], matrix, 1 / totals[code])
+    np.testing.assert_allclose(model.means_, expected, rtol=1e-4)
+    np.testing.assert_allclose(model.totals_, totals)
+    whole = DivergenceMDM().fit(X, y)
+    assert (model.predict(X) == whole.predict(X)).mean() > 0.95
+
+
+def test_classes_without_new_matrices_stay(data):
+    X, y = data
+    model = DivergenceMDM("stein").fit(X[:60], y[:60])
+    before = model.means_
+    model.partial_fit(X[60:][y[60:] == "moss"], y[60:][y[60:] == "moss"], forgetting=0.1)
+    np.testing.assert_array_equal(model.means_[[0, 2]], before[[0, 2]])
+    assert np.abs(model.means_[1] - before[1]).max() > 1e-3
+
+
+def test_the_filter_stays_and_filters_new_matrices(data):
+    X, y = data
+    model = DivergenceMDM("burg", filtering=True).fit(X[:60], y[:60])
+    filtered = model._filter.apply(X)
+    model.partial_fit(X[60:], y[60:])
+    expected = [filtered[y == name].mean(axis=0) for name in model.classes_]
+    np.testing.assert_allclose(model.means_, expected)
+
+
+def test_a_chosen_divergence_stays(data, tmp_path):
+    X, y = data
+    model = DivergenceMDM("choose", random_state=0).fit(X[:60], y[:60])
+    known, before = model.divergence_, model.means_
+    model.partial_fit(X[60:], y[60:])
+    assert model.divergence_ is known
+    assert model.totals_.sum() == pytest.approx(90)
+    assert np.abs(model.means_ - before).max() > 0
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model").partial_fit(X[:9], y[:9])
+    np.testing.assert_array_equal(again.means_, model.partial_fit(X[:9], y[:9]).means_)
+
+
+def test_forgetting_follows_a_shift(data):
+    X, y = data
+    gains = np.diag([1.0, 6.0, 0.3, 2.0])
+    shifted = gains @ X @ gains
+    stays, moves = (DivergenceMDM().fit(X, y) for _ in range(2))
+    moves.partial_fit(shifted[:60], y[:60], forgetting=0.2)
+    assert moves.score(shifted[60:], y[60:]) > stays.score(shifted[60:], y[60:]) + 0.2
+
+
+def test_unknown_classes_are_refused(data):
+    X, y = data
+    model = DivergenceMDM().fit(X, y)
+    before = model.means_
+    message = r"class soil must be one of those of the first fit, \['bark', 'moss', 'sand'\]"
+    with pytest.raises(ValueError, match=message):
+        model.partial_fit(X[:1], ["soil"])
+    with pytest.raises(ValueError, match=message):
+        DivergenceMDM().partial_fit(X, y, classes=["bark", "moss", "sand", "soil"])
+    with pytest.raises(ValueError, match=r"matrices of size 3, but DivergenceMDM is expecting 4"):
+        model.partial_fit(X[:, :3, :3], y)
+    with pytest.raises(ValueError, match=r"forgetting='some' must be a number"):
+        model.partial_fit(X, y, forgetting="some")
+    assert model.means_ is before
