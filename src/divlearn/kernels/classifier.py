@@ -189,7 +189,7 @@ class DivergenceKernelClassifier(MachineClassifier):
     >>> model.score(X[1::2], y[1::2])
     1.0
     >>> model.predict_proba(X[1:2]).round(1)
-    array([[0.9, 0.1]])
+    array([[1., 0.]])
     """
 
     _nested = True
