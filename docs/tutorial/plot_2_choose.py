@@ -12,8 +12,9 @@ how sure the answer is.
 # ------------
 # These are the matrices of :doc:`chapter 1 <plot_1_compare>`. `~divlearn.judge.which_divergence`
 # tries two rules, the nearest class mean and the nearest neighbour, in every named divergence. For
-# neighbours it also tries a grid of points (alpha, beta), of which it learns the best. ``groups``
-# names the subject of each recording, so that means and neighbours come from other subjects only.
+# neighbours it also tries a grid of points (alpha, beta), and selects the best by held-out accuracy:
+# the learned point. ``groups`` names the subject of each recording, so that means and neighbours
+# come from other subjects only.
 
 import matplotlib.pyplot as plt
 
@@ -28,10 +29,10 @@ print(answer.summary())
 
 # %%
 # Read the answer in two steps. First, it recommends a rule and a divergence, with the accuracy to
-# expect on new subjects. Rule and divergence are chosen anew without each fold, and judged on that
-# fold: the highest accuracy of ten would be too good to be true. Second, it compares the rules, and
-# its p-values say which differences are more than chance. The learned point has to be significantly
-# better, else a named divergence is recommended. If no rule is better than chance, nothing is.
+# expect on new subjects. For each fold, rule and divergence are chosen on the other folds and scored
+# on this one, because the best of all scores would be biased upwards. Second, it compares the rules,
+# and its p-values say which differences are more than chance. The learned point is recommended only
+# if it is significantly better. If no rule is better than chance, the answer recommends none.
 #
 # ``named`` has the accuracy of every named divergence for both rules. The nearest mean needs a
 # robust divergence, log-cosh or Stein; with the nearest neighbour, artifacts do less harm.
@@ -68,12 +69,12 @@ for train, test in GroupKFold(3).split(X, y, subjects):
     )
 
 # %%
-# It finds reverse Burg, which is far better than AIRM here. log-cosh with its exact mean, as in
+# In each fold its choice is more accurate than AIRM. log-cosh with its exact mean, as in
 # chapter 1, does better still: to be fast, "choose" approximates the means of most candidates.
 #
 # Without labels
 # --------------
-# Without labels, likelihood takes the place of accuracy. Every divergence belongs to a distribution
+# Without labels, likelihood takes the place of accuracy. Every divergence D defines a distribution
 # of matrices, :math:`p(X) \propto e^{-\kappa D(X \| C)}`, and the distributions can be compared.
 # Covariances of Gaussian samples follow the Wishart distribution, whose divergence is Burg's, (0,
 # 1):

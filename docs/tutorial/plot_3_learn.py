@@ -39,7 +39,7 @@ print(kernel.message_)
 # IDDL (information divergence and dictionary learning) encodes a matrix by its divergences to a few
 # *atoms*, which are SPD matrices too. It learns the atoms and a linear classifier together. Its
 # default divergences include Burg, which artifacts mislead, so we pass log-cosh. The result is
-# small: every model has nine atoms.
+# small: each of the four models has nine atoms, and ``atoms_`` holds all of them.
 
 iddl = IDDLClassifier(divergence=(1, 1), random_state=0)
 iddl.fit(X[train], y[train], groups=subjects[train])
@@ -82,7 +82,7 @@ panel.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# The divergence matters here for every kind of model. IDDL, which has few atoms, is level with
+# The divergence matters for both kinds of model that use two of them here. IDDL, which has few atoms, is level with
 # the nearest mean; the kernel machine and the committee are ahead. The best model differs between
 # data sets; :doc:`/accuracy` has tables for real data. The summary above
 # also says when a single member would do.
@@ -90,8 +90,8 @@ plt.show()
 # Keep it
 # -------
 # `divlearn.save <divlearn.models.save>` writes any of these models, or a pipeline that contains
-# one. `divlearn.load <divlearn.models.load>` reads it back without running code from the file, so
-# unlike a pickle it is safe to share.
+# one. `divlearn.load <divlearn.models.load>` reads it back. Unlike
+# loading a pickle, this runs no code from the file.
 
 import tempfile
 from pathlib import Path

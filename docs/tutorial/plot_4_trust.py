@@ -79,9 +79,9 @@ plt.show()
 # Calibration
 # -----------
 # A prediction with a probability of 80 % should be right four times out of five. Divergences
-# are not on such a scale: the softmax of negative divergences is underconfident on these data, and
-# overconfident on others. ``DivergenceMDM("choose")``, the kernel machine and `SPDClassifier` fit
-# the scale of their probabilities to held-out data.
+# are not on such a scale: on these data, the softmax of negative divergences is underconfident.
+# `SPDClassifier`, `IDDLClassifier`, `DivergenceKernelClassifier`, `CalibratedClassifier` and
+# ``DivergenceMDM("choose")`` calibrate their probabilities on held-out data.
 
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import log_loss
