@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from divlearn.means import mean_abld
     from divlearn.spd import check_spd
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 # NumPy takes a moment to import, and scikit-learn a second: only where something is asked for.
 _MODULES = (
