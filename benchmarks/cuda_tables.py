@@ -54,7 +54,7 @@ def markdown(results: dict[str, Any]) -> str:
     ]
     parts = [
         "# Benchmarks on a GPU",
-        "Made by `python benchmarks/cuda.py --json benchmarks/results/cuda.json --markdown "
+        "Made by `python benchmarks/gpu.py --json benchmarks/results/cuda.json --markdown "
         "docs/benchmarks_gpu.md`; do not edit.",
         f"{results['gpu']}; CuPy {versions['cupy']}, torch {versions['torch']}, NumPy "
         f"{versions['numpy']}; native engine on {results['cores']} cores of the same machine, "

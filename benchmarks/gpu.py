@@ -21,11 +21,6 @@ from typing import Any
 import numpy as np
 from cuda_tables import markdown
 
-# CuPy and torch look for a package named cuda, which this file must not stand in for.
-if __name__ != "__main__":
-    raise ImportError("benchmarks/cuda.py is a program, not the package cuda")
-sys.path.remove(str(Path(__file__).resolve().parent))
-
 DIMENSIONS = (5, 8, 18, 23, 29, 42, 51, 102)
 POINT = (0.7, 0.9)  # nothing special: the spectral route
 CHUNK = 16_384
