@@ -12,9 +12,9 @@ how sure the answer is.
 # ------------
 # These are the matrices of :doc:`chapter 1 <plot_1_compare>`. `~divlearn.judge.which_divergence`
 # tries two rules, the nearest class mean and the nearest neighbour, in every named divergence. For
-# neighbours it also tries a grid of points (alpha, beta), and selects the best by held-out accuracy:
-# the learned point. ``groups`` names the subject of each recording, so that means and neighbours
-# come from other subjects only.
+# neighbours it also tries a grid of points (alpha, beta), and selects the best by held-out
+# accuracy: the learned point. ``groups`` names the subject of each recording, so that means and
+# neighbours come from other subjects only.
 
 import matplotlib.pyplot as plt
 
@@ -29,10 +29,11 @@ print(answer.summary())
 
 # %%
 # Read the answer in two steps. First, it recommends a rule and a divergence, with the accuracy to
-# expect on new subjects. For each fold, rule and divergence are chosen on the other folds and scored
-# on this one, because the best of all scores would be biased upwards. Second, it compares the rules,
-# and its p-values say which differences are more than chance. The learned point is recommended only
-# if it is significantly better. If no rule is better than chance, the answer recommends none.
+# expect on new subjects. For each fold, rule and divergence are chosen on the other folds and
+# scored on this one, because the best of all scores would be biased upwards. Second, it compares
+# the rules, and its p-values say which differences are more than chance. The learned point is
+# recommended only if it is significantly better. If no rule is better than chance, the answer
+# recommends none.
 #
 # ``named`` has the accuracy of every named divergence for both rules. The nearest mean needs a
 # robust divergence, log-cosh or Stein; with the nearest neighbour, artifacts do less harm.
