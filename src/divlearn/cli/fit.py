@@ -63,7 +63,7 @@ def fit(
 
     output = Path(f"{data.stem}.divlearn") if output is None else output
     writes = [("--output", output), ("--checkpoint", checkpoint)]
-    out = Output(as_json, report, reads=reading.data_files(data, groups), writes=writes)
+    out = Output(as_json, report, reads=reading.data_files(data, labels, groups), writes=writes)
     _check_checkpoint(checkpoint, resume)
     classifier = _make(model, seed, engine).set_params(regularize=regularize)
     holds_out = has_fit_parameter(classifier, "groups")

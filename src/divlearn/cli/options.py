@@ -43,7 +43,12 @@ MatricesKey = Annotated[
 ]
 LabelsKey = Annotated[
     str | None,
-    typer.Option("--labels", metavar="NAME", help="Array of labels; usual names are known."),
+    typer.Option(
+        "--labels",
+        metavar="NAME|FILE",
+        help="Labels: an array of DATA, where usual names are known, or a .npy, .npz, .csv or .txt "
+        "file with one entry for each matrix.",
+    ),
 ]
 Groups = Annotated[
     str | None,

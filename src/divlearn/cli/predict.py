@@ -46,16 +46,18 @@ def predict(
     If the data has labels, the accuracy is printed too.
     """
     from divlearn.atomic import open_atomic
+    from divlearn.cli.data import as_column, data_files
     from divlearn.files import read_spd
     from divlearn.models import load
 
-    reads, endings = [("MODEL", model), ("DATA", data)], {"--output": (".csv",)}
+    reads, endings = [("MODEL", model), *data_files(data, labels)], {"--output": (".csv",)}
     out = Output(as_json, reads=reads, writes=[("--output", output)], endings=endings)
     classifier = load(model, trusted=trust or ())
     if not hasattr(classifier, "predict"):
         raise ValueError(f"{model} is a {type(classifier).__name__}, which cannot predict")
     square = _takes_matrices(classifier)
-    dataset = read_spd(data, matrices=matrices, labels=labels, regularize=None, square=square)
+    known = as_column(labels)
+    dataset = read_spd(data, matrices=matrices, labels=known, regularize=None, square=square)
     predicted, proba = _predict(classifier, dataset.matrices)
     files = range(len(predicted)) if dataset.files is None else dataset.files
     names, accuracy = [str(one) for one in files], None
