@@ -35,7 +35,7 @@ def _as_weight(how: str) -> str | float:
 
 
 Data = Annotated[
-    Path, typer.Argument(metavar="DATA", help="Matrices in a .npz, .npy, .mat or HDF5 file.")
+    Path, typer.Argument(metavar="DATA", help="Matrices in a .npz, .npy, .mat, .csv or HDF5 file.")
 ]
 MatricesKey = Annotated[
     str | None,

@@ -45,7 +45,7 @@ FILES = "files"  # names of the files that matrices were made from
 COLUMN_FILES = (".npy", ".npz", ".csv", ".txt")  # endings that `read_column_file` knows
 _PARTS = ("train", "test")
 _SHOWN = 10
-_LARGEST_FILE = 2**28
+LARGEST_FILE = 2**28
 
 
 # --- which arrays
@@ -252,10 +252,10 @@ def _as_numbers(values: np.ndarray, variable: Variable) -> Labels:
 
 def read_column_file(path: Path, n_matrices: int, what: str) -> Labels:
     """Read a file with the label or group of each matrix; a .csv file may have a heading."""
-    with open_regular(path, path.name) as file, explaining(path.name, _LARGEST_FILE):
+    with open_regular(path, path.name) as file, explaining(path.name, LARGEST_FILE):
         size = os.fstat(file.fileno()).st_size
-        if size > _LARGEST_FILE:
-            raise Refusal(f"it has {size} bytes, must have <= {_LARGEST_FILE} to hold {what}")
+        if size > LARGEST_FILE:
+            raise Refusal(f"it has {size} bytes, must have <= {LARGEST_FILE} to hold {what}")
         match path.suffix.lower():
             case ".npy" | ".npz" as ending:
                 return _read_array(file, size, ending, n_matrices, what)
@@ -273,8 +273,8 @@ def _read_array(file: BinaryIO, size: int, ending: str, n_matrices: int, what: s
             raise Refusal(f"it holds {found}, must hold one array; save {what} alone")
         chosen[0].require()
         check_column(chosen, [n_matrices], what)
-        check_limit(chosen[0].n_bytes, _LARGEST_FILE, f"the entries of {chosen[0]}")
-        return read_column(chosen, _LARGEST_FILE)
+        check_limit(chosen[0].n_bytes, LARGEST_FILE, f"the entries of {chosen[0]}")
+        return read_column(chosen, LARGEST_FILE)
 
 
 def _read_lines(file: BinaryIO, ending: str, n_matrices: int, what: str) -> Labels:
@@ -293,4 +293,4 @@ def _read_lines(file: BinaryIO, ending: str, n_matrices: int, what: str) -> Labe
             f"it has {n_entries} entries in {len(entries)} lines, must have one for each of "
             f"{n_matrices} matrices; save {what} in the order of the matrices, one per line"
         )
-    return text_array(entries, _LARGEST_FILE)
+    return text_array(entries, LARGEST_FILE)

@@ -22,6 +22,7 @@ from divlearn.files.columns import (
     read_column_file,
 )
 from divlearn.files.matlab_files import find_hdf5, is_matlab, open_hdf5, open_matlab
+from divlearn.files.tables import open_csv
 from divlearn.files.variables import (
     NPY_MAGIC,
     ZIP_MAGICS,
@@ -114,9 +115,11 @@ def _opener(
         return open_matlab
     if find_hdf5(file, size):
         return open_hdf5
+    if Path(file.name).suffix.lower() == ".csv":  # it has no signature
+        return open_csv
     what = f"starts with {start[:8]!r}, as none of the known formats does" if start else "is empty"
     raise Refusal(
-        f"it {what}; write it as .npz, .npy, HDF5 or, in MATLAB, with save -v7 or save -v7.3"
+        f"it {what}; write it as .npz, .npy, .csv, HDF5 or, in MATLAB, with save -v7 or save -v7.3"
     )
 
 
