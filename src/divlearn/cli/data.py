@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from divlearn.arrays import Labels
+    from sklearn.base import BaseEstimator
+
+    from divlearn.arrays import Labels, RealArray
     from divlearn.cli.output import Named, Output
     from divlearn.datasets import Dataset
 
@@ -35,9 +38,11 @@ def read_data(
     groups: str | None,
     regularize: str | float,
     purpose: str | None,
+    covariances: BaseEstimator | None = None,
 ) -> Dataset:
-    """Read matrices; labels and groups are an array of DATA or a file of their own."""
-    # A command with a purpose for groups that gets none says which arrays look like groups.
+    """Read matrices, or recordings that are turned into covariances."""
+    # Labels and groups are an array of DATA or a file of their own. A command with a purpose for
+    # groups that gets none says which arrays look like groups.
     from divlearn.datasets.loaders import from_file
     from divlearn.files import read_spd
 
@@ -49,11 +54,31 @@ def read_data(
         regularize="raise"
         if regularize == "raise"
         else None,  # the estimator checks, and learns how
+        square=covariances is None,
     )
+    recordings = found.matrices
+    if covariances is not None:
+        _check_recordings(recordings, path)
+        found = replace(found, matrices=covariances.fit_transform(recordings))
     if purpose is not None:
         offer_groups(path, found.group_names, purpose, out)
     out.dataset = from_file(found, path.stem, found.groups)
+    if covariances is not None:
+        out.dataset.series, out.dataset.descriptor = recordings, covariances
     return out.dataset
+
+
+def _check_recordings(recordings: RealArray, path: Path) -> None:
+    from divlearn.descriptors.series import Series
+    from divlearn.spd import are_covariances
+
+    if are_covariances(recordings):
+        d = recordings.shape[-1]
+        raise ValueError(
+            f"{path.name} holds symmetric {d} x {d} matrices, as covariances are, must hold "
+            "recordings, n_channels x n_times; leave out --covariances"
+        )
+    Series(recordings, min_times=2)
 
 
 def offer_groups(path: Path, names: Sequence[str], purpose: str, out: Output) -> None:
