@@ -71,6 +71,7 @@ def test_columns_of_labels_and_groups(tmp_path):
         ("1,0,1,1,5\n", "it has 5 columns of numbers, must have d * d for whole matrices or"),
         ("a,b,c,y,y\n1,0,1,u,v\n", "it holds two arrays named y"),
         ("1,nan,1\n", "matrices[0] has a NaN entry at (0, 1)"),
+        ("9" * 200_000 + ",0,1\n", "the file is damaged (Error: field larger than field limit"),
         ("1,2,1\n", "matrices[0] is indefinite: smallest eigenvalue -1"),
         ("1,0.5,0.4,1\n", "is not symmetric"),
     ],

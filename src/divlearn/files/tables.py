@@ -97,7 +97,7 @@ def _to_matrices(table: RealArray) -> RealArray:
     triangular = d * (d + 1) // 2 == width
     if side * side == width > 0:
         whole = table.reshape(n_matrices, side, side)
-        if not triangular or are_symmetric(whole):
+        if not triangular or side == d or are_symmetric(whole):
             return whole
     if not triangular or not width:
         raise Refusal(
