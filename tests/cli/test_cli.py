@@ -115,7 +115,10 @@ def test_wrong_options(capsys, data):
         (["fit", "{}/rare.npz"], "one to train on and one to test on; drop it or pass --model id"),
         (["fit", "{}/matrices.npz", "--groups", "{}/alone.csv"], "1 group, must have >= 2 to hold"),
         (["which", "{}/matrices.npz", "--regularize", "hope"], "--regularize 'hope' must be"),
-        (["fit", "{}/unlabelled.npy", "-o", "x"], "has no labels; name their array with --labels"),
+        (
+            ["fit", "{}/unlabelled.npy", "-o", "x"],
+            "has no labels; name their array or file with --labels",
+        ),
         (["fit", "{}/matrices.npz", "-o", "x", "--model", "magic"], "--model magic must be one of"),
         (["fit", "{}/bad.npz", "-o", "."], "--output . is a folder, must be a file; add the name"),
         (["fit", "{}/bad.npz", "-o", "{}/bad.npz/m"], "bad.npz: Not a directory; choose another"),

@@ -30,9 +30,9 @@ From a folder of images, one sub-folder for each class, to a model and a report:
 
     divlearn predict model.divlearn new.npz
 
-DATA are matrices of shape (n, d, d) in a .npz, .npy, .mat or HDF5 file, with labels if there are
-any. Exit codes: 0 done, 1 error (one sentence says which), 2 wrong options, 3 interrupted with the
-best result so far kept, 130 interrupted with nothing kept.
+DATA are matrices of shape (n, d, d) in a .npz, .npy, .mat, .csv or HDF5 file, with labels if
+there are any. Exit codes: 0 done, 1 error (one sentence says which), 2 wrong options, 3 interrupted
+with the best result so far kept, 130 interrupted with nothing kept.
 """
 _COMMANDS = (demo, describe, doctor, which, fit, predict, evaluate, cluster)
 _OUTPUT = "standard output"

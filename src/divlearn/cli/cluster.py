@@ -63,7 +63,9 @@ def cluster(
     from divlearn.cli.data import data_files, read_data
     from divlearn.models import save
 
-    out = Output(as_json, report, reads=data_files(data, groups), writes=[("--output", output)])
+    out = Output(
+        as_json, report, reads=data_files(data, labels, groups), writes=[("--output", output)]
+    )
     model = _make(method, divergence, seed, engine).set_params(regularize=regularize)
     purpose = "compare clusters with it"
     dataset = read_data(out, data, matrices, labels, groups, regularize, purpose)

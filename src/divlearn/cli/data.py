@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from divlearn.arrays import Labels
+    from sklearn.base import BaseEstimator
+
+    from divlearn.arrays import Labels, RealArray
     from divlearn.cli.output import Named, Output
     from divlearn.datasets import Dataset
 
 KEEP = "keep its groups together"  # in the same fold
 
 
-def data_files(path: Path, groups: str | None) -> list[Named]:
-    """Files that `read_data` reads, by the argument that names them."""
-    return [("DATA", path), ("--groups", _groups_file(groups))]
+def data_files(path: Path, labels: str | None, groups: str | None = None) -> list[Named]:
+    """Files that a command reads, by the argument that names them."""
+    named = {"--labels": as_column(labels), "--groups": as_column(groups)}
+    return [("DATA", path), *((key, one) for key, one in named.items() if isinstance(one, Path))]
 
 
-def _groups_file(groups: str | None) -> Path | None:
-    """Return the file that --groups names, or None where it names an array of DATA."""
+def as_column(column: str | None) -> str | Path | None:
+    """Tell a file that --labels or --groups names from an array of DATA."""
     from divlearn.files.columns import COLUMN_FILES
 
-    return Path(groups) if groups and groups.lower().endswith(COLUMN_FILES) else None
+    return Path(column) if column and column.lower().endswith(COLUMN_FILES) else column
 
 
 def read_data(
@@ -34,28 +38,47 @@ def read_data(
     groups: str | None,
     regularize: str | float,
     purpose: str | None,
+    covariances: BaseEstimator | None = None,
 ) -> Dataset:
-    """Read matrices, labels and groups, which are an array of DATA or a file of their own."""
-    # A command with a purpose for groups that gets none says which arrays look like groups.
+    """Read matrices, or recordings that are turned into covariances."""
+    # Labels and groups are an array of DATA or a file of their own. A command with a purpose for
+    # groups that gets none says which arrays look like groups.
     from divlearn.datasets.loaders import from_file
     from divlearn.files import read_spd
-    from divlearn.files.columns import read_groups
 
-    file = _groups_file(groups)
     found = read_spd(
         path,
         matrices=matrices,
-        labels=labels,
-        groups=None if file else groups,
+        labels=as_column(labels),
+        groups=as_column(groups),
         regularize="raise"
         if regularize == "raise"
         else None,  # the estimator checks, and learns how
+        square=covariances is None,
     )
-    known = found.groups if file is None else read_groups(file, len(found.matrices))
-    if file is None and purpose is not None:
+    recordings = found.matrices
+    if covariances is not None:
+        _check_recordings(recordings, path)
+        found = replace(found, matrices=covariances.fit_transform(recordings))
+    if purpose is not None:
         offer_groups(path, found.group_names, purpose, out)
-    out.dataset = from_file(found, path.stem, known)
+    out.dataset = from_file(found, path.stem, found.groups)
+    if covariances is not None:
+        out.dataset.series, out.dataset.descriptor = recordings, covariances
     return out.dataset
+
+
+def _check_recordings(recordings: RealArray, path: Path) -> None:
+    from divlearn.descriptors.series import Series
+    from divlearn.spd import are_covariances
+
+    if are_covariances(recordings):
+        d = recordings.shape[-1]
+        raise ValueError(
+            f"{path.name} holds symmetric {d} x {d} matrices, as covariances are, must hold "
+            "recordings, n_channels x n_times; leave out --covariances"
+        )
+    Series(recordings, min_times=2)
 
 
 def offer_groups(path: Path, names: Sequence[str], purpose: str, out: Output) -> None:
@@ -89,7 +112,7 @@ def say_folds(n_folds: int, cv: int, out: Output) -> None:
 
 def require_labels(dataset: Dataset, path: Path) -> Dataset:
     if dataset.labels is None:
-        raise ValueError(f"{path.name} has no labels; name their array with --labels NAME")
+        raise ValueError(f"{path.name} has no labels; name their array or file with --labels")
     return require_classes(dataset, path)
 
 
@@ -98,7 +121,7 @@ def require_classes(dataset: Dataset, path: Path) -> Dataset:
     if dataset.labels is not None and len(set(dataset.labels.tolist())) == 1:
         raise ValueError(
             f"all labels of {path.name} are {dataset.labels[0]}, must be of >= 2 classes; add "
-            "matrices of others, or name another array with --labels NAME"
+            "matrices of others, or name another array or file with --labels"
         )
     return dataset
 

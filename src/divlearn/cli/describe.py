@@ -15,6 +15,9 @@ from divlearn.cli.output import Output, check_paths, shell_name
 
 if TYPE_CHECKING:
     from divlearn.datasets import Dataset
+    from divlearn.files import ImageFiles
+
+_SHOWN = 10  # broken images
 
 Images = Annotated[Path, typer.Argument(metavar="IMAGES", help="One sub-folder per class.")]
 Matrices = Annotated[Path, typer.Option("--output", "-o", help="File to write, .npz.")]
@@ -28,6 +31,9 @@ Patch = Annotated[
         callback=options.between("--patch", 2),
     ),
 ]
+SkipBroken = Annotated[
+    bool, typer.Option("--skip-broken", help="Leave out images that cannot be read, and name them.")
+]
 
 
 def describe(
@@ -35,6 +41,7 @@ def describe(
     output: Matrices,
     preset: Preset = "texture",
     patch: Patch = None,
+    skip_broken: SkipBroken = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Turn a folder of images, one sub-folder for each class, into covariance matrices.
@@ -54,21 +61,53 @@ def describe(
     writes = [("--output", output)]
     out = Output(as_json, writes=writes, endings={"--output": (".npz",)})
     data = load_image_folder(images, RegionCovariance(preset, patch=patch))
-    assert isinstance(data.images, ImageFiles)
-    check_paths([("the image", path) for path in data.images.paths], writes)
-    with out.working(f"Describing {len(data.images)} images"), _naming(data.images.paths):
-        made = data.descriptor.fit_transform(data.images)
+    listed = data.images
+    assert isinstance(listed, ImageFiles)
+    check_paths([("the image", path) for path in listed.paths], writes)
+    broken = _find_broken(listed) if skip_broken else {}
+    whole = [path not in broken for path in listed.paths]
+    listed, data.labels = listed[whole], data.labels[whole]
+    with out.working(f"Describing {len(listed)} images"), _naming(listed.paths):
+        made = data.descriptor.fit_transform(listed)
     each, d = made[0].size // made.shape[-1] ** 2, made.shape[-1]
-    files = [path.relative_to(images).as_posix() for path in data.images.paths]
+    files = [path.relative_to(images).as_posix() for path in listed.paths]
     matrices = made.reshape(-1, d, d)
     arrays = {"X": matrices, "y": np.repeat(data.labels, each), FILES: np.repeat(files, each)}
     with open_atomic(output) as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
-    _show(out, data, matrices.shape, preset, output)
+    _show(out, data, broken, matrices.shape, preset, output)
 
 
-def _show(out: Output, data: Dataset, shape: tuple[int, ...], preset: str, output: Path) -> None:
+def _find_broken(images: ImageFiles) -> dict[Path, str]:
+    """Find images that cannot be read, and why; one at least must be left."""
+    broken: dict[Path, str] = {}
+    for place, path in enumerate(images.paths):
+        try:
+            images[place]
+        except (ValueError, OSError) as error:
+            broken[path] = str(error)
+    if len(broken) == len(images):
+        raise ValueError(
+            f"all {len(broken)} images are broken, >= 1 must be readable; the first one: "
+            f"{broken[images.paths[0]]}"
+        )
+    return broken
+
+
+def _show(
+    out: Output,
+    data: Dataset,
+    broken: dict[Path, str],
+    shape: tuple[int, ...],
+    preset: str,
+    output: Path,
+) -> None:
     import numpy as np
+
+    for text in list(broken.values())[:_SHOWN]:
+        out.say(f"Skipped: {text}")
+    if len(broken) > _SHOWN:
+        out.say(f"... and {len(broken) - _SHOWN} more, which --json lists")
 
     classes, names = np.unique(data.labels), data.descriptor.feature_names_
     ignored = data.descriptor.n_features_in_ == 3 and "R" not in names
@@ -85,6 +124,7 @@ def _show(out: Output, data: Dataset, shape: tuple[int, ...], preset: str, outpu
         n_matrices=shape[0],
         size=shape[1],
         n_images=len(data.labels),
+        broken=broken,
         classes=classes,
         preset=preset,
         features=names,

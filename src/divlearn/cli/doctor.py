@@ -20,13 +20,13 @@ def doctor(
     """
     import numpy as np
 
-    from divlearn.cli.data import KEEP, offer_groups
+    from divlearn.cli.data import KEEP, as_column, offer_groups
     from divlearn.cli.messages import with_options
     from divlearn.files import read_spd
     from divlearn.judge import examine
 
     out = Output(as_json)
-    found = read_spd(data, matrices=matrices, labels=labels, regularize=None)
+    found = read_spd(data, matrices=matrices, labels=as_column(labels), regularize=None)
     diagnosis = examine(found.matrices, found.labels)
     out.say(f"{data.name}: {diagnosis.summary()}")
     for finding in diagnosis.findings:

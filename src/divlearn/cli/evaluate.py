@@ -42,7 +42,7 @@ def evaluate(
     from divlearn import judge
     from divlearn.report import page_of
 
-    out = Output(as_json, report, reads=reading.data_files(data, groups))
+    out = Output(as_json, report, reads=reading.data_files(data, labels, groups))
     chosen = _choose(judge.default_classifiers(seed), only or [])
     dataset = reading.read_data(out, data, matrices, labels, groups, regularize, reading.KEEP)
     together = reading.keep_together(reading.require_labels(dataset, data), groups, out)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from divlearn.arrays import Labels
     from divlearn.datasets import Dataset
 
+_COVARIANCES = ("oas", "lwf", "sch", "scm", "cov")  # estimators of pyRiemann
 _RESUME = "to resume, add --resume to the same command; the checkpoint is"
 
 ModelFile = Annotated[
@@ -28,6 +29,14 @@ ModelFile = Annotated[
 ]
 ModelName = Annotated[
     str, typer.Option(help="spd (a committee of all kinds), iddl, kernel, rbf, mdm or knn.")
+]
+Covariances = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="DATA are recordings, channels x times: fit a pipeline that begins with their "
+        f"covariances by {', '.join(_COVARIANCES)}.",
+    ),
 ]
 Checkpoint = Annotated[
     Path | None,
@@ -43,6 +52,7 @@ def fit(
     matrices: options.MatricesKey = None,
     labels: options.LabelsKey = None,
     groups: options.Groups = None,
+    covariances: Covariances = None,
     regularize: options.Regularize = "raise",
     seed: options.Seed = 0,
     engine: options.EngineName = "auto",
@@ -58,18 +68,23 @@ def fit(
     with the same model. The checkpoint is removed once the model is written.
 
     Example: divlearn fit matrices.npz -o model.divlearn --report report.html
+
+    Recordings of shape (n, channels, times): divlearn fit raw.npz --covariances oas
     """
     from sklearn.utils.validation import has_fit_parameter
 
     output = Path(f"{data.stem}.divlearn") if output is None else output
     writes = [("--output", output), ("--checkpoint", checkpoint)]
-    out = Output(as_json, report, reads=reading.data_files(data, groups), writes=writes)
+    out = Output(as_json, report, reads=reading.data_files(data, labels, groups), writes=writes)
     _check_checkpoint(checkpoint, resume)
+    describing = None if covariances is None else _make_covariances(covariances)
     classifier = _make(model, seed, engine).set_params(regularize=regularize)
     holds_out = has_fit_parameter(classifier, "groups")
     judges = holds_out or report is not None
     purpose = reading.KEEP if judges else None
-    dataset = reading.read_data(out, data, matrices, labels, groups, regularize, purpose)
+    dataset = reading.read_data(
+        out, data, matrices, labels, groups, regularize, purpose, describing
+    )
     reading.require_labels(dataset, data)
     together = reading.keep_together(dataset, groups, out) if judges else None
     if groups is not None and not judges:
@@ -88,6 +103,8 @@ def _fit(
     output: Path,
 ) -> None:
     """Fit and save the classifier; the checkpoint remains until it is saved."""
+    from sklearn.pipeline import make_pipeline
+
     from divlearn.fitting.checkpoint import checkpointed, resumable
     from divlearn.models import save
 
@@ -98,7 +115,11 @@ def _fit(
         checkpointed(classifier, data=lambda: out.digest, y=dataset.labels, **kept),
     ):
         classifier.fit(dataset.matrices, dataset.labels, **kept)
-        save(classifier, output)
+        if dataset.series is None:
+            save(classifier, output)
+        else:
+            pipeline = make_pipeline(dataset.descriptor, classifier)
+            save(pipeline, output, dataset.series[:1])  # `predict` then refuses covariances
     if out.interrupted:
         out.say(f"Interrupted; the best model so far is kept: {classifier.message_}.")
         if checkpoint is not None and checkpoint.exists():
@@ -144,6 +165,15 @@ def _make(name: str, seed: int, engine: str) -> BaseEstimator:
     if name not in made:
         raise ValueError(f"--model {name} must be one of {', '.join(made)}")
     return made[name]
+
+
+def _make_covariances(name: str) -> BaseEstimator:
+    from divlearn.checks import import_extra
+
+    if name not in _COVARIANCES:
+        raise ValueError(f"--covariances {name} must be one of {', '.join(_COVARIANCES)}")
+    estimation = import_extra("pyriemann.estimation", "--covariances needs pyRiemann", "riemann")
+    return estimation.Covariances(name)
 
 
 def _say(out: Output, model: BaseEstimator, labels: Labels) -> tuple[str, float | None]:

@@ -15,6 +15,9 @@ _PHRASES = {
     rf"\b({_OPTIONS})=": r"--\1 ",
     r"\btrusted=\['([\w.]+)'\]": r"--trust \1",
     r"\b(leave out|lower) (groups|patch)\b": r"\1 --\2",
+    r"save one of shape \(n_matrices, d, d\)": (
+        "save one of shape (n_matrices, d, d), or fit recordings with --covariances oas"
+    ),
     r"\bn_found=": "",
     r"\bn_(clusters|components)=": "-k/--clusters ",
     r"\blower n_(clusters|components)\b": "lower -k/--clusters",

@@ -35,7 +35,7 @@ def _as_weight(how: str) -> str | float:
 
 
 Data = Annotated[
-    Path, typer.Argument(metavar="DATA", help="Matrices in a .npz, .npy, .mat or HDF5 file.")
+    Path, typer.Argument(metavar="DATA", help="Matrices in a .npz, .npy, .mat, .csv or HDF5 file.")
 ]
 MatricesKey = Annotated[
     str | None,
@@ -43,7 +43,12 @@ MatricesKey = Annotated[
 ]
 LabelsKey = Annotated[
     str | None,
-    typer.Option("--labels", metavar="NAME", help="Array of labels; usual names are known."),
+    typer.Option(
+        "--labels",
+        metavar="NAME|FILE",
+        help="Labels: an array of DATA, where usual names are known, or a .npy, .npz, .csv or .txt "
+        "file with one entry for each matrix.",
+    ),
 ]
 Groups = Annotated[
     str | None,

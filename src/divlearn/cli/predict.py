@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import re
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from divlearn.cli import options
+from divlearn.cli.messages import with_options
 from divlearn.cli.output import Output, as_csv
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
-    from divlearn.arrays import Labels, RealArray
+    from divlearn.arrays import Indices, Labels, RealArray
 
 _SHOWN = 20
+
+
+def _check_invalid(how: str) -> str:
+    if how not in ("stop", "skip"):
+        raise ValueError(f"--invalid {how} must be one of stop, skip")
+    return how
+
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="File of fit or divlearn.save.")]
 Data = Annotated[Path, typer.Argument(metavar="DATA", help="Data as the model was fitted to.")]
@@ -26,6 +39,13 @@ Trust = Annotated[
     list[str] | None,
     typer.Option("--trust", metavar="NAME", help="Class or function of another package in MODEL."),
 ]
+Invalid = Annotated[
+    str,
+    typer.Option(
+        help="Matrices that the model refuses: stop, or skip them and say why in their rows.",
+        callback=_check_invalid,
+    ),
+]
 
 
 def predict(
@@ -34,6 +54,7 @@ def predict(
     output: Table = None,
     matrices: options.MatricesKey = None,
     labels: options.LabelsKey = None,
+    invalid: Invalid = "stop",
     trust: Trust = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -45,37 +66,63 @@ def predict(
 
     If the data has labels, the accuracy is printed too.
     """
-    from divlearn.atomic import open_atomic
+    from divlearn.cli.data import as_column, data_files
     from divlearn.files import read_spd
     from divlearn.models import load
 
-    reads, endings = [("MODEL", model), ("DATA", data)], {"--output": (".csv",)}
+    reads, endings = [("MODEL", model), *data_files(data, labels)], {"--output": (".csv",)}
     out = Output(as_json, reads=reads, writes=[("--output", output)], endings=endings)
     classifier = load(model, trusted=trust or ())
     if not hasattr(classifier, "predict"):
         raise ValueError(f"{model} is a {type(classifier).__name__}, which cannot predict")
-    square = _takes_matrices(classifier)
-    dataset = read_spd(data, matrices=matrices, labels=labels, regularize=None, square=square)
-    predicted, proba = _predict(classifier, dataset.matrices)
-    files = range(len(predicted)) if dataset.files is None else dataset.files
+    square, known = _takes_matrices(_first_step(classifier)), as_column(labels)
+    dataset = read_spd(data, matrices=matrices, labels=known, regularize=None, square=square)
+    found = _predict(classifier, dataset.matrices, skip=invalid == "skip")
+    files = range(len(dataset.matrices)) if dataset.files is None else dataset.files
     names, accuracy = [str(one) for one in files], None
-    rows = _rows(names, predicted, proba, classifier)
-    out.table(rows[0], rows[1 : 1 + _SHOWN])
-    if len(names) > _SHOWN:
-        hint = "" if output else "; -o predictions.csv writes all"
-        out.say(f"... and {len(names) - _SHOWN} more{hint}")
     if dataset.labels is not None and hasattr(classifier, "classes_"):
-        accuracy = float((predicted.astype(str) == dataset.labels.astype(str)).mean())
-        out.say(f"{accuracy:.1%} of {len(names)} predictions agree with the labels.")
-    if output is not None:
-        with open_atomic(output) as file:
-            file.write(as_csv(rows).encode(errors="backslashreplace"))
-        out.say(f"Predictions: {output}")
-    out.finish(names=names, predicted=predicted, probabilities=proba, accuracy=accuracy)
+        agree = found.predicted.astype(str) == dataset.labels[found.rows].astype(str)
+        accuracy = float(agree.mean())
+    rows = _table(names, found, classifier, with_problems=invalid == "skip")
+    _show(out, rows, found, accuracy, output)
+    out.finish(
+        names=names,
+        predicted=found.spread(found.predicted),
+        probabilities=None if found.proba is None else found.spread(found.proba),
+        problems=[found.problems.get(row) for row in range(len(names))],
+        accuracy=accuracy,
+    )
 
 
-def _predict(classifier: BaseEstimator, matrices: RealArray) -> tuple[Labels, RealArray | None]:
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    rows: Indices  # of the matrices that the model took
+    predicted: Labels  # of these
+    proba: RealArray | None  # of these
+    problems: dict[int, str]  # of the other rows
+
+    def spread(self, values: Iterable[Any]) -> list[Any]:
+        """List values of the valid rows, with None for the others."""
+        known = dict(zip(self.rows.tolist(), values, strict=True))
+        return [known.get(row) for row in range(len(self.rows) + len(self.problems))]
+
+
+def _predict(classifier: BaseEstimator, matrices: RealArray, *, skip: bool) -> Predictions:
     """Predict classes and, where the classifier has them, probabilities."""
+    import numpy as np
+
+    rows = np.arange(len(matrices))
+    try:
+        return Predictions(rows, *_predict_all(classifier, matrices), {})
+    except ValueError:
+        problems = _find_problems(_check_of(classifier), matrices, rows) if skip else {}
+        if len(problems) in (0, len(rows)):  # nothing would be left
+            raise
+    rows = np.setdiff1d(rows, list(problems))
+    return Predictions(rows, *_predict_all(classifier, matrices[rows]), problems)
+
+
+def _predict_all(classifier: BaseEstimator, matrices: RealArray) -> tuple[Labels, RealArray | None]:
     from divlearn.engines import Prepared
     from divlearn.fitting.labelled import MatricesMixin, check_new
 
@@ -86,21 +133,88 @@ def _predict(classifier: BaseEstimator, matrices: RealArray) -> tuple[Labels, Re
     return classifier.predict(given), classifier.predict_proba(given) if probable else None
 
 
-def _rows(
-    names: list[str], predicted: Labels, proba: RealArray | None, classifier: BaseEstimator
+def _check_of(classifier: BaseEstimator) -> Callable[[RealArray], object]:
+    """Return what raises for matrices that a classifier refuses, as cheaply as is known."""
+    from divlearn.fitting.labelled import check_new
+
+    first = _first_step(classifier)
+    return partial(check_new, first) if _takes_matrices(first) else classifier.predict
+
+
+def _find_problems(
+    check: Callable[[RealArray], object], matrices: RealArray, rows: Indices
+) -> dict[int, str]:
+    """Find the rows that are refused also alone, by halves, and say why."""
+    import numpy as np
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of parts; the whole warns again
+            check(matrices[rows])
+    except ValueError as error:
+        if len(rows) == 1:
+            return {int(rows[0]): _as_problem(error)}
+        first, second = (_find_problems(check, matrices, half) for half in np.array_split(rows, 2))
+        return first | second
+    return {}
+
+
+def _as_problem(error: ValueError) -> str:
+    """Return the message of a batch of one, without its place and number."""
+    text = re.sub(r"\bX\[0\] | \(1 of 1 [^)]*\)", "", " ".join(str(error).split()))
+    return with_options(text)
+
+
+def _table(
+    names: list[str], found: Predictions, classifier: BaseEstimator, *, with_problems: bool
 ) -> list[list[str]]:
     """Make a table of predictions, headings first."""
-    rows = [["matrix", "predicted"], *map(list, zip(names, map(str, predicted), strict=True))]
-    if proba is not None:
+    rows = [["matrix", "predicted"]]
+    rows += [
+        [name, "" if one is None else str(one)]
+        for name, one in zip(names, found.spread(found.predicted), strict=True)
+    ]
+    if found.proba is not None:
         rows[0] += [f"p({name})" for name in classifier.classes_]
-        for row, values in zip(rows[1:], proba, strict=True):
-            row += [f"{value:.4f}" for value in values]
+        blank = [""] * len(classifier.classes_)
+        for row, values in zip(rows[1:], found.spread(found.proba), strict=True):
+            row += blank if values is None else [f"{value:.4f}" for value in values]
+    if with_problems:
+        rows[0].append("problem")
+        for number, row in enumerate(rows[1:]):
+            row.append(found.problems.get(number, ""))
     return rows
 
 
-def _takes_matrices(model: BaseEstimator) -> bool:
-    """Whether a model begins with an estimator of divlearn that takes SPD matrices."""
+def _show(
+    out: Output,
+    rows: list[list[str]],
+    found: Predictions,
+    accuracy: float | None,
+    output: Path | None,
+) -> None:
+    from divlearn.atomic import open_atomic
+
+    out.table(rows[0], rows[1 : 1 + _SHOWN])
+    n_matrices = len(rows) - 1
+    if n_matrices > _SHOWN:
+        hint = "" if output else "; -o predictions.csv writes all"
+        out.say(f"... and {n_matrices - _SHOWN} more{hint}")
+    if found.problems:
+        out.say(f"{len(found.problems)} of {n_matrices} matrices are invalid and were skipped.")
+    if accuracy is not None:
+        out.say(f"{accuracy:.1%} of {len(found.rows)} predictions agree with the labels.")
+    if output is not None:
+        with open_atomic(output) as file:
+            file.write(as_csv(rows).encode(errors="backslashreplace"))
+        out.say(f"Predictions: {output}")
+
+
+def _first_step(model: BaseEstimator) -> BaseEstimator:
     model = getattr(model, "best_estimator_", model)
-    if hasattr(model, "steps"):
-        return _takes_matrices(model.steps[0][1])
-    return type(model).__module__.startswith("divlearn.") and hasattr(model, "regularize")
+    return _first_step(model.steps[0][1]) if hasattr(model, "steps") else model
+
+
+def _takes_matrices(first: BaseEstimator) -> bool:
+    """Whether the first step of a model is an estimator of divlearn that takes SPD matrices."""
+    return type(first).__module__.startswith("divlearn.") and hasattr(first, "regularize")

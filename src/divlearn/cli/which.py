@@ -41,7 +41,7 @@ def which(
     """
     from divlearn.judge import which_divergence
 
-    out = Output(as_json, report, reads=reading.data_files(data, groups))
+    out = Output(as_json, report, reads=reading.data_files(data, labels, groups))
     purpose = None if without_labels else reading.KEEP
     dataset = reading.read_data(out, data, matrices, labels, groups, regularize, purpose)
     y = None if without_labels else reading.require_classes(dataset, data).labels

@@ -28,10 +28,14 @@ def load_spd(
     limit: int = 2**32,
     regularize: str | float = "raise",
 ) -> Dataset:
-    """Load SPD matrices and their labels from a .npy, .npz, HDF5 or MATLAB file.
+    """Load SPD matrices and their labels from a .npy, .npz, HDF5, MATLAB or .csv file.
 
-    The content tells the formats apart. ``labels`` are None where the file has none. A training
-    and a test part are the one official split of the data set.
+    The content tells the formats apart, but .csv files by their ending. ``labels`` are None where
+    the file has none. A training and a test part are the one official split of the data set.
+
+    A row of a .csv file is one matrix, whole or its upper triangle row by row. The first row may
+    be a heading. Columns whose heading is a usual name of labels or groups, and those of text, are
+    arrays of their own.
 
     Parameters
     ----------

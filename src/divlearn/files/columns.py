@@ -42,10 +42,10 @@ MATRIX_NAMES = (
 LABEL_NAMES = ("labels", "y", "Y", "label", "target", "targets", "classes", "gnd")
 GROUP_NAMES = ("groups", "group", "subjects", "subject", "sessions", "session")
 FILES = "files"  # names of the files that matrices were made from
-COLUMN_FILES = (".npy", ".npz", ".csv", ".txt")  # endings that `read_groups` knows
+COLUMN_FILES = (".npy", ".npz", ".csv", ".txt")  # endings that `read_column_file` knows
 _PARTS = ("train", "test")
 _SHOWN = 10
-_LARGEST_FILE = 2**28
+LARGEST_FILE = 2**28
 
 
 # --- which arrays
@@ -54,13 +54,14 @@ _LARGEST_FILE = 2**28
 def choose(
     variables: Sequence[Variable],
     matrices: str | None,
-    labels: str | None,
-    groups: str | None,
+    labels: str | Path | None,
+    groups: str | Path | None,
     square: bool,
 ) -> tuple[Column, Column, Column, dict[str, Column]]:
     """Choose by the given names or, without them, by the rules that `load_spd` documents."""
     # Returned are matrices, labels, groups, and what else has a usual name: ``files``, and arrays
     # that look like groups. Where the file is split, each holds the training and the test array.
+    # Labels and groups with a file of their own have a path for a name; none are chosen.
     # Arrays inside groups have usual names too: what counts is the end of a path, if it is unique.
     ends = Counter(_end(variable.name) for variable in variables)
     by_name: dict[str, Variable] = {}
@@ -73,9 +74,9 @@ def choose(
             )
         by_name[key] = variable
     parts = _choose_matrices(by_name, matrices, square)
-    chosen = _choose_labels(by_name, labels, parts)
+    chosen = () if isinstance(labels, Path) else _choose_labels(by_name, labels, parts)
     together: Column = ()
-    if groups is not None:
+    if isinstance(groups, str):
         together = _find_column(by_name, groups, parts) or (_get(by_name, groups, "groups"),)
     taken = {*parts, *chosen, *together}
     others = {name: _find_column(by_name, name, parts) for name in (FILES, *GROUP_NAMES)}
@@ -249,46 +250,47 @@ def _as_numbers(values: np.ndarray, variable: Variable) -> Labels:
     return values.astype(np.int64 if whole else np.float64)
 
 
-def read_groups(path: Path, n_matrices: int) -> Labels:
-    """Read a file with the group of each matrix; a .csv file may have a heading."""
-    with open_regular(path, path.name) as file, explaining(path.name, _LARGEST_FILE):
+def read_column_file(path: Path, n_matrices: int, what: str) -> Labels:
+    """Read a file with the label or group of each matrix; a .csv file may have a heading."""
+    with open_regular(path, path.name) as file, explaining(path.name, LARGEST_FILE):
         size = os.fstat(file.fileno()).st_size
-        if size > _LARGEST_FILE:
-            raise Refusal(f"it has {size} bytes, must have <= {_LARGEST_FILE} to hold groups")
+        if size > LARGEST_FILE:
+            raise Refusal(f"it has {size} bytes, must have <= {LARGEST_FILE} to hold {what}")
         match path.suffix.lower():
             case ".npy" | ".npz" as ending:
-                return _read_array(file, size, ending, n_matrices)
+                return _read_array(file, size, ending, n_matrices, what)
             case ".csv" | ".txt" as ending:
-                return _read_lines(file, ending, n_matrices)
-        raise Refusal(f"its name must end in {', '.join(COLUMN_FILES)} to hold groups")
+                return _read_lines(file, ending, n_matrices, what)
+        raise Refusal(f"its name must end in {', '.join(COLUMN_FILES)} to hold {what}")
 
 
-def _read_array(file: BinaryIO, size: int, ending: str, n_matrices: int) -> Labels:
+def _read_array(file: BinaryIO, size: int, ending: str, n_matrices: int, what: str) -> Labels:
+    usual = LABEL_NAMES if what == "labels" else GROUP_NAMES
     with (open_npy if ending == ".npy" else open_npz)(file, size) as variables:
-        chosen = tuple(one for one in variables if len(variables) == 1 or one.name in GROUP_NAMES)
+        chosen = tuple(one for one in variables if len(variables) == 1 or one.name in usual)
         if len(chosen) != 1:
             found = ", ".join(map(str, variables)) or "no arrays"
-            raise Refusal(f"it holds {found}, must hold one array; save groups alone")
+            raise Refusal(f"it holds {found}, must hold one array; save {what} alone")
         chosen[0].require()
-        check_column(chosen, [n_matrices], "groups")
-        check_limit(chosen[0].n_bytes, _LARGEST_FILE, f"the entries of {chosen[0]}")
-        return read_column(chosen, _LARGEST_FILE)
+        check_column(chosen, [n_matrices], what)
+        check_limit(chosen[0].n_bytes, LARGEST_FILE, f"the entries of {chosen[0]}")
+        return read_column(chosen, LARGEST_FILE)
 
 
-def _read_lines(file: BinaryIO, ending: str, n_matrices: int) -> Labels:
+def _read_lines(file: BinaryIO, ending: str, n_matrices: int, what: str) -> Labels:
     text = file.read().decode("utf-8-sig")
     entries = [line.strip() for line in text.splitlines()]
     if ending == ".csv":
         rows = [row for row in csv.reader(io.StringIO(text)) if row]
         widest = max(map(len, rows), default=1)
         if widest > 1:
-            raise Refusal(f"it has {widest} columns, must have one; save the groups alone")
+            raise Refusal(f"it has {widest} columns, must have one; save the {what} alone")
         entries = [row[0].strip() for row in rows]
         entries = entries[len(entries) == n_matrices + 1 :]  # without its heading
     if len(entries) != n_matrices or not all(entries):
         n_entries = sum(map(bool, entries))
         raise Refusal(
             f"it has {n_entries} entries in {len(entries)} lines, must have one for each of "
-            f"{n_matrices} matrices, in their order"
+            f"{n_matrices} matrices; save {what} in the order of the matrices, one per line"
         )
-    return text_array(entries, _LARGEST_FILE)
+    return text_array(entries, LARGEST_FILE)

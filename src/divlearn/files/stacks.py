@@ -12,8 +12,17 @@ import numpy as np
 
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import check_count
-from divlearn.files.columns import FILES, Column, check_column, choose, fits, read_column
+from divlearn.files.columns import (
+    FILES,
+    Column,
+    check_column,
+    choose,
+    fits,
+    read_column,
+    read_column_file,
+)
 from divlearn.files.matlab_files import find_hdf5, is_matlab, open_hdf5, open_matlab
+from divlearn.files.tables import open_csv
 from divlearn.files.variables import (
     NPY_MAGIC,
     ZIP_MAGICS,
@@ -45,13 +54,14 @@ def read_spd(
     path: str | os.PathLike[str],
     *,
     matrices: str | None = None,
-    labels: str | None = None,
-    groups: str | None = None,
+    labels: str | Path | None = None,
+    groups: str | Path | None = None,
     limit: int = 2**32,
     regularize: str | float | None = "raise",
     square: bool = True,
 ) -> SPDFile:
     """Read what `load_spd` documents; unchecked with None for ``regularize`` or not ``square``."""
+    # A `Path` of labels or groups names a file of their own.
     limit = check_count(limit, "limit", fix=", a number of bytes")
     path = Path(path).expanduser()
     with open_regular(path, path.name) as file, explaining(path.name, limit):
@@ -78,7 +88,11 @@ def read_spd(
         joined = np.concatenate(stacks)
         splits = np.arange(sizes[0]), np.arange(sizes[0], sum(sizes))
     labelled, grouped, made_from = columns
-    names = () if together else tuple(others)
+    if isinstance(labels, Path):
+        labelled = read_column_file(labels, len(joined), "labels")
+    if isinstance(groups, Path):
+        grouped = read_column_file(groups, len(joined), "groups")
+    names = tuple(others) if grouped is None else ()
     return SPDFile(joined, labelled, splits, grouped, made_from, names)
 
 
@@ -101,9 +115,11 @@ def _opener(
         return open_matlab
     if find_hdf5(file, size):
         return open_hdf5
+    if Path(file.name).suffix.lower() == ".csv":  # it has no signature
+        return open_csv
     what = f"starts with {start[:8]!r}, as none of the known formats does" if start else "is empty"
     raise Refusal(
-        f"it {what}; write it as .npz, .npy, HDF5 or, in MATLAB, with save -v7 or save -v7.3"
+        f"it {what}; write it as .npz, .npy, .csv, HDF5 or, in MATLAB, with save -v7 or save -v7.3"
     )
 
 

@@ -1,0 +1,93 @@
+"""Matrices in the rows of .csv files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_spd_matrix
+
+from divlearn.cli import main
+from divlearn.files import read_spd
+
+
+def spd(n, d):
+    X = np.stack([make_spd_matrix(d, random_state=seed) for seed in range(n)])
+    return (X + X.mT) / 2  # symmetric to the last digit, as one triangle is enough for
+
+
+def triangles(X):
+    """Upper triangles row by row, entry by entry."""
+    d = X.shape[-1]
+    return np.array([[one[i, j] for i in range(d) for j in range(i, d)] for one in X])
+
+
+def write(path, table, heading="", columns=()):
+    """Write numbers with all their digits, and columns of text after them."""
+    lines = [
+        ",".join([*map(repr, map(float, row)), *texts])
+        for row, *texts in zip(table, *columns, strict=True)
+    ]
+    path.write_text("\n".join([heading] * bool(heading) + lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 6, 8])  # 36 columns are whole of size 6, or half of size 8
+def test_whole_matrices_and_upper_triangles(tmp_path, d):
+    X = spd(5, d)
+    for name, table in {"whole": X.reshape(5, -1), "upper": triangles(X)}.items():
+        np.testing.assert_array_equal(read_spd(write(tmp_path / f"{name}.csv", table)).matrices, X)
+
+
+@pytest.mark.parametrize("heading", ["a,b,c", "0,1,2", '"x, 1",x 2,x 3', "\ufeffa,b,c"])
+def test_a_heading_is_no_matrix(tmp_path, heading):
+    X = spd(4, 2)
+    found = read_spd(write(tmp_path / "data.CSV", triangles(X), heading))
+    np.testing.assert_array_equal(found.matrices, X)
+
+
+def test_columns_of_labels_and_groups(tmp_path):
+    X, y, subjects = spd(4, 2), ["2", "1", "2", "1"], ["anna", "anna", "bo", "bo"]
+    path = write(tmp_path / "data.csv", triangles(X), "a,b,c,y,subject", (y, subjects))
+    found = read_spd(path)
+    np.testing.assert_array_equal(found.matrices, X)
+    assert found.labels.tolist() == y
+    assert found.group_names == ("subject",)
+    assert read_spd(path, groups="subject").groups.tolist() == subjects
+    path = write(tmp_path / "data.csv", triangles(X), "a,b,c,state", (subjects,))
+    assert read_spd(path).labels is None
+    assert read_spd(path, labels="state").labels.tolist() == subjects
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "it has no rows, must have one for each matrix"),
+        ("a,b,c\n", "it has no rows, must have one for each matrix"),
+        ("1,0,1\n1,0\n", "line 2 has 2 entries, must have 3 as the first one"),
+        ("1,0,1\n\n1,,1\n", "line 3, column 2 holds '', must hold a number"),
+        ("1;0;1\n1;0;1\n", "it has 0 columns of numbers, must have d * d for whole"),
+        ("1,0,1,1,5\n", "it has 5 columns of numbers, must have d * d for whole matrices or"),
+        ("a,b,c,y,y\n1,0,1,u,v\n", "it holds two arrays named y"),
+        ("1,nan,1\n", "matrices[0] has a NaN entry at (0, 1)"),
+        ("9" * 200_000 + ",0,1\n", "the file is damaged (Error: field larger than field limit"),
+        ("1,2,1\n", "matrices[0] is indefinite: smallest eigenvalue -1"),
+        ("1,0.5,0.4,1\n", "is not symmetric"),
+    ],
+)
+def test_files_that_cannot_be_used(tmp_path, text, message):
+    (tmp_path / "data.csv").write_text(text)
+    with pytest.raises(ValueError, match=r"^data\.csv: ") as caught:
+        read_spd(tmp_path / "data.csv")
+    assert message in str(caught.value)
+
+
+def test_the_program_fits_and_predicts(capsys, working_folder):
+    X, y = np.concatenate([spd(8, 3), 9 * spd(8, 3)]), ["rest"] * 8 + ["walk"] * 8
+    write(Path("data.csv"), triangles(X), "a,b,c,d,e,f,label", (y,))
+    write(Path("new.csv"), X.reshape(16, -1))
+    assert main(["fit", "data.csv", "--model", "knn", "-o", "m"]) == 0
+    assert main(["predict", "m", "new.csv", "-o", "found.csv"]) == 0
+    rows = Path("found.csv").read_text().splitlines()[1:]
+    assert [row.split(",")[1] for row in rows] == y
