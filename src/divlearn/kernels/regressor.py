@@ -77,7 +77,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
     """
 
     model_: KernelModel
-    matrices_: Annotated[RealArray, "n_matrices d d"]
+    matrices_: Annotated[RealArray, "n_kept d d"]
 
     def __init__(
         self,

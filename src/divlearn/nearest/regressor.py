@@ -59,9 +59,9 @@ class NearestRegressor(HeldOutRegressor[Candidate]):
     True
     """
 
-    matrices_: Annotated[RealArray, "n_matrices d d"]
-    numbers_: Annotated[RealArray, "n_matrices"]
-    shares_: Annotated[RealArray, "n_matrices"]
+    matrices_: Annotated[RealArray, "n_kept d d"]
+    numbers_: Annotated[RealArray, "n_kept"]
+    shares_: Annotated[RealArray, "n_kept"]
 
     def __init__(
         self,
