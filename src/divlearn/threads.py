@@ -37,9 +37,9 @@ def available_threads(runtime: Callable[[], int] | None = None) -> int:
 
 def check_jobs(n_jobs: object) -> None:
     """Raise unless a number of threads is one that scikit-learn would take."""
-    if n_jobs is None or (isinstance(n_jobs, Integral) and n_jobs and n_jobs is not True):
-        return
-    raise ValueError(f"n_jobs={n_jobs!r} must be an integer >= 1, -1 for all threads, or None")
+    is_integer = isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool)
+    if n_jobs is not None and not (is_integer and n_jobs):
+        raise ValueError(f"n_jobs={n_jobs!r} must be an integer >= 1, -1 for all threads, or None")
 
 
 def count_jobs(n_jobs: int | None, most: int) -> int:
