@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, lru_cache
+from numbers import Integral
 from typing import TypeVar
 
 from threadpoolctl import LibController, ThreadpoolController
@@ -34,10 +35,18 @@ def available_threads(runtime: Callable[[], int] | None = None) -> int:
     return limit if given else min(_cpu_count(), limit)
 
 
+def check_jobs(n_jobs: object) -> None:
+    """Raise unless a number of threads is one that scikit-learn would take."""
+    is_integer = isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool)
+    if n_jobs is not None and not (is_integer and n_jobs):
+        raise ValueError(f"n_jobs={n_jobs!r} must be an integer >= 1, -1 for all threads, or None")
+
+
 def count_jobs(n_jobs: int | None, most: int) -> int:
     """Threads to fit models with, as in scikit-learn, where None is not one but ``most``."""
     from joblib import effective_n_jobs  # late, as in `_cpu_count`
 
+    check_jobs(n_jobs)
     asked = int(effective_n_jobs(n_jobs))  # of None: what `joblib.parallel_config` says, or 1
     if n_jobs is None and asked == 1:
         return min(most, int(effective_n_jobs(-1)))

@@ -322,3 +322,12 @@ def test_equal_members_have_equal_weights():
     said = np.broadcast_to(np.linspace(-1, 1, 20), (3, 20))
     weights = fit_number_weights(said, np.linspace(-2, 2, 20), np.ones(20))
     np.testing.assert_allclose(weights, 1 / 3, rtol=1e-6)
+
+
+@pytest.mark.parametrize("power", [-900, -600, 600, 1010])
+def test_the_unit_of_numbers_does_not_matter(data, power):
+    """Squares of such numbers underflow or overflow."""
+    X, y, new, _ = data
+    usual, scaled = (SPDRegressor(QUICK, random_state=0).fit(X, one) for one in (y, y * 2.0**power))
+    assert scaled.oof_r2_ == usual.oof_r2_
+    np.testing.assert_allclose(scaled.predict(new) / 2.0**power, usual.predict(new), rtol=1e-5)

@@ -11,7 +11,7 @@ from joblib import Parallel, cpu_count, delayed, parallel_config
 from sklearn.neighbors import KNeighborsClassifier
 
 from divlearn.baselines import LogEuclideanSVM
-from divlearn.committee import CalibratedClassifier, SPDClassifier
+from divlearn.committee import CalibratedClassifier, SPDClassifier, SPDRegressor
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import get_engine
 from divlearn.fitting.held_out import Memo
@@ -46,6 +46,15 @@ def test_the_number_of_threads_does_not_change_a_bit(name, data):
         model = ESTIMATORS[name].set_params(n_jobs=n_jobs, random_state=0).fit(*data)
         found.append([model.oof_proba_, model.predict_proba(data[0])])
     np.testing.assert_array_equal(found[0], found[1])
+
+
+def test_threads_leave_out_no_regressor(data):
+    X, _ = data
+    y = np.linalg.slogdet(X)[1]
+    fitted = [SPDRegressor(n_jobs=n_jobs, random_state=0).fit(X, y) for n_jobs in (1, 3)]
+    assert [len(one.members_) for one in fitted] == [5, 5]
+    np.testing.assert_array_equal(*(one.oof_prediction_ for one in fitted))
+    np.testing.assert_array_equal(*(one.predict(X) for one in fitted))
 
 
 def test_candidates_are_fitted_side_by_side():
@@ -97,8 +106,14 @@ def test_the_number_of_threads_is_that_of_scikit_learn():
     assert count_jobs(None, most=1) == 1
     with parallel_config(n_jobs=3):
         assert count_jobs(None, most=8) == 3
-    with pytest.raises(ValueError, match="n_jobs == 0"):
-        count_jobs(0, most=8)
+    for wrong in (0, 1.5, True, "all"):
+        with pytest.raises(ValueError, match=f"n_jobs={wrong!r} must be an integer >= 1, -1 for"):
+            count_jobs(wrong, most=8)
+
+
+def test_a_committee_refuses_numbers_of_threads_before_it_leaves_out_members(data):
+    with pytest.raises(ValueError, match="n_jobs=0 must be an integer"):
+        SPDClassifier(n_jobs=0).fit(*data)
 
 
 def test_threads_are_used_whatever_the_backend(data):

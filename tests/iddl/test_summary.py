@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from divlearn import IDDLClassifier, IDDLRegressor
+from divlearn import IDDLClassifier, IDDLRegressor, load, save
 from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl import Recipe
 from divlearn.iddl.summary import name_point
@@ -37,6 +37,16 @@ def test_every_fixed_divergence_has_its_line(data):
         assert line[4] == f"{model.held_out_losses_[name].sum():.4g}"
         shares.append(float(line[3].rstrip("%")))
     assert sum(shares) == pytest.approx(100, abs=1.5)
+
+
+def test_models_of_earlier_versions_have_no_held_out_losses(data, tmp_path):
+    model = IDDLClassifier(n_atoms=6, max_iter=1, rank="full", random_state=0).fit(*data)
+    table = [line.split()[:4] for line in model.summary().splitlines()[2:6]]
+    del model.held_out_losses_
+    save(model, tmp_path / "old.divlearn")
+    lines = load(tmp_path / "old.divlearn").summary().splitlines()
+    assert [line.split()[:4] for line in lines[2:]] == table
+    assert all(line.endswith(" -") for line in lines[3:])
 
 
 def test_learned_pairs_are_ranges(data):

@@ -96,6 +96,21 @@ def test_dropping_is_fitting_submatrices(data):
 
 
 @pytest.mark.parametrize("method", ["permute", "drop"])
+def test_phases_between_channels_of_complex_matrices(method):
+    """The sign of the imaginary part of one entry is the class; channel 2 knows nothing of it."""
+    y = np.repeat(["lead", "lag"], 20)
+    X = np.tile(np.eye(3, dtype=complex), (40, 1, 1))
+    X[:, 2, 2] = np.random.default_rng(0).uniform(1, 2, 40)
+    X[:, 0, 1] = np.where(y == "lead", 0.5j, -0.5j)
+    X[:, 1, 0] = X[:, 0, 1].conj()
+    found = channel_importance(DivergenceMDM(), X, y, ["F", "O", "noise"], method=method)
+    assert found.accuracy == 1
+    assert found.channels == {"F": (0,), "O": (1,), "noise": (2,)}
+    assert (found.importances[:2] > 0.3).all()
+    assert found.importances[2] == 0
+
+
+@pytest.mark.parametrize("method", ["permute", "drop"])
 def test_copies_of_a_channel_matter_together_only(data, method):
     X, y = data
     doubled = X[:, [0, 0, 2, 3]][:, :, [0, 0, 2, 3]] + 1e-3 * np.eye(4)

@@ -19,6 +19,7 @@ from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
+from sklearn.utils.validation import has_fit_parameter
 
 import divlearn
 from divlearn import load, save
@@ -96,6 +97,19 @@ def test_there_and_back(data, tmp_path, name):
     for method, values in expected.items():
         np.testing.assert_array_equal(found[method], values)
     assert clone(again).get_params().keys() == model.get_params().keys()
+
+
+@pytest.mark.usefixtures("short_fits")
+@pytest.mark.parametrize(
+    "name", [name for name, one in FITTED.items() if has_fit_parameter(one, "sample_weight")]
+)
+def test_held_out_figures_that_are_missing(data, tmp_path, name):
+    X, y = data
+    weights = np.repeat([1.0, 0.0], [26, 4])  # matrices without weight are not held out
+    model = clone(FITTED[name]).fit(X, y, sample_weight=weights)
+    expected, found = answers(model, X), answers(there_and_back(model, tmp_path), X)
+    for method, values in expected.items():
+        np.testing.assert_array_equal(found[method], values)
 
 
 def test_every_estimator_is_trusted():

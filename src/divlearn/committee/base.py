@@ -20,6 +20,7 @@ from divlearn.fitting.labelled import Checked
 from divlearn.fitting.progress import overheard, say, tell
 from divlearn.kernels import POINTS
 from divlearn.kernels.shared import make_tables
+from divlearn.threads import check_jobs
 from divlearn.tolerances import LEARNING_ACCURACY
 
 Members = dict[str, BaseEstimator]
@@ -113,6 +114,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
             raise ValueError(f"member {twice[0]!r} is named twice; name it once")
         if not (self.time_limit is None or (is_number(self.time_limit) and self.time_limit > 0)):
             raise ValueError(f"time_limit={self.time_limit!r} must be > 0, in seconds, or None")
+        check_jobs(self.n_jobs)
         return own
 
     def _fit_members(self, training: _D, own: Members, seed: int) -> Members:
@@ -162,7 +164,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
             member = self._learned(random_state=seed, engine=self.engine, verbose=verbose)
         else:
             member = own[name] if name in own else self._quick[name](engine=self.engine)
-            if self.n_jobs is not None and hasattr(member, "n_jobs"):
+            if self.n_jobs is not None and "n_jobs" in member.get_params(deep=False):
                 member.set_params(n_jobs=self.n_jobs)
         member.hermitian_ = self.hermitian_
         member.fit_training(training)

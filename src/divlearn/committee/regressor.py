@@ -138,8 +138,8 @@ class SPDRegressor(
 
     def _figure(self, name: str, member: BaseEstimator, training: NumberedTraining) -> str:
         data, rows = training.data, training.tested
-        said = member.oof_prediction_[data.kept[rows]]
-        return f"R2: {name} {r_squared(data.y[data.kept[rows]], said, data.weights[rows]):.3f}"
+        said = data.standardize(member.oof_prediction_[data.kept[rows]])
+        return f"R2: {name} {r_squared(data.numbers[rows], said, data.weights[rows]):.3f}"
 
     def _weigh(self, training: NumberedTraining) -> None:
         data, tested = training.data, training.tested

@@ -6,7 +6,6 @@ from functools import wraps
 from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
@@ -20,6 +19,7 @@ from divlearn.fitting.progress import narrated
 from divlearn.fitting.targets import check_labels, class_factors, keep_classes
 from divlearn.hermitian import from_real_form, is_complex, real_form
 from divlearn.spd import Shrinkage, check_and_learn, check_spd
+from divlearn.threads import count_jobs
 from divlearn.weights import check_weights, normalize_weights
 
 _Fit = TypeVar("_Fit", bound=Callable[..., Any])
@@ -68,7 +68,7 @@ def engine_of(estimator: BaseEstimator) -> str | Engine:
     n_jobs = getattr(estimator, "n_jobs", None)
     if n_jobs is None or not isinstance(estimator.engine, str):
         return estimator.engine
-    return get_engine(estimator.engine, effective_n_jobs(n_jobs))
+    return get_engine(estimator.engine, count_jobs(n_jobs, 1))
 
 
 class MatricesMixin:

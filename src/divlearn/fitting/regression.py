@@ -67,12 +67,16 @@ def number(
     """Standardise numbers of matrices and weights that were checked before."""
     kept = np.flatnonzero(weights)  # a weight of zero is no sample at all
     weights, values = weights[kept], y[kept]
+    _, power = np.frexp(np.abs(values).max(axis=0))
+    values = np.ldexp(values, -power)  # exactly; squares neither overflow nor underflow
     mean = np.asarray(np.average(values, axis=0, weights=weights))
     deviation = np.sqrt(np.average((values - mean) ** 2, axis=0, weights=weights))
-    constant = deviation <= _ROUNDING * np.abs(values).max(axis=0)
+    constant = deviation <= _ROUNDING
     scale = np.where(constant, 1.0, deviation)
+    numbers = np.where(constant, 0.0, (values - mean) / scale)
+    mean, scale = np.ldexp(mean, power), np.ldexp(scale, power)
     known = check_groups(groups, len(y))
-    return Numbered(matrices[kept], (values - mean) / scale, mean, scale, weights, kept, y, known)
+    return Numbered(matrices[kept], numbers, mean, scale, weights, kept, y, known)
 
 
 def check_numbered(

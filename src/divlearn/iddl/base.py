@@ -445,7 +445,8 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             difference and its standard error, paired over matrices.
         """
         check_is_fitted(self)
-        return summarize(self.models_, self.starts_, self.held_out_losses_)
+        losses = getattr(self, "held_out_losses_", {})  # files of earlier versions have none
+        return summarize(self.models_, self.starts_, losses)
 
     def _of_full_rank(self, name: str) -> RealArray:
         full = [model for model in self.models_ if not are_filters(model.atoms)]

@@ -17,6 +17,7 @@ from divlearn.fitting.folds import Fold, Splitter, fit_grouped
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import Labelled, label
 from divlearn.fitting.progress import narrated, track
+from divlearn.hermitian import is_complex, real_form
 from divlearn.judge import significance
 from divlearn.judge.answer import Summarised, say_how_many
 from divlearn.judge.significance import SIGNIFICANT
@@ -186,11 +187,14 @@ def channel_importance(
     >>> [row.name for row in found.table() if row.p_value < 0.05]
     ['C3']
     """
+    width = 2 if is_complex(X) else 1  # rows of a channel
+    X = real_form(X)
     check_spd(X, regularize=regularize, ndim=3)  # which every fold learns from its training part
     matrices = np.asarray(X, dtype=np.float64)
     if method not in ("permute", "drop"):
         raise ValueError(f'method={method!r} must be "permute" or "drop"')
-    sets = _check_channels(channels, matrices.shape[-1])
+    sets = _check_channels(channels, matrices.shape[-1] // width)
+    rows = [tuple(width * one + k for one in some for k in range(width)) for some in sets.values()]
     n_repeats = check_count(n_repeats, "n_repeats")
     data = label(matrices, y, np.ones(len(matrices)), None, groups)
     data.require_two("drop the class, or pass more of it")
@@ -203,7 +207,7 @@ def channel_importance(
         for fold in track(folds, "folds"):
             judged = _Judge(estimator, data, regularize, fold)
             right = [judged.whole()]
-            for chosen in track(list(sets.values()), "sets of channels"):
+            for chosen in track(rows, "sets of channels"):
                 if method == "drop":
                     right.append(judged.drop(chosen))
                 else:

@@ -55,6 +55,9 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
     cv : int or splitter, default=4
     random_state : int, RandomState or None, default=None
     engine : str or Engine, default="auto"
+    n_jobs : int or None, default=None
+        Threads that fit candidates and folds, as in scikit-learn; None for those of the engine. The
+        result is the same for any number.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
@@ -77,7 +80,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
     """
 
     model_: KernelModel
-    matrices_: Annotated[RealArray, "n_matrices d d"]
+    matrices_: Annotated[RealArray, "n_kept d d"]
 
     def __init__(
         self,
@@ -88,11 +91,12 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
         cv: Splitter = 4,
         random_state: RandomState = None,
         engine: str | Engine = "auto",
+        n_jobs: int | None = None,
         regularize: str | float = "raise",
     ) -> None:
         self.divergences, self.scales, self.penalties = divergences, scales, penalties
         self.cv, self.random_state = cv, random_state
-        self.engine, self.regularize = engine, regularize
+        self.engine, self.n_jobs, self.regularize = engine, n_jobs, regularize
 
     def _check_parameters(self) -> None:
         self._divergences()

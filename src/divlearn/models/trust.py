@@ -48,7 +48,9 @@ _MOVED = {  # since version 0.2
 }
 _PROGRAMS = {"__main__", "conftest", "tests"}  # modules that do more
 # What was measured during a fit, of which some may be missing, and what stands for missing values.
-_MAY_BE_NAN = re.compile("categories_|cv_results_|history_|oob_|oof_|pvalue|ratio|score")
+_MAY_BE_NAN = re.compile(
+    "categories_|cv_results_|held_out_|history_|oob_|oof_|optimistic|pvalue|ratio|score"
+)
 _FILLS_IN = "sklearn.impute"
 _KERNELS = ("linear", "poly", "rbf", "sigmoid")  # of the support vectors themselves
 

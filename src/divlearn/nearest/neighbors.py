@@ -266,8 +266,8 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
     1.0
     """
 
-    matrices_: Annotated[RealArray, "n_matrices d d"]
-    codes_: Annotated[Indices, "n_matrices"]
+    matrices_: Annotated[RealArray, "n_kept d d"]
+    codes_: Annotated[Indices, "n_kept"]
 
     def __init__(
         self,

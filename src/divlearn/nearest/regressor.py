@@ -34,6 +34,9 @@ class NearestRegressor(HeldOutRegressor[Candidate]):
     cv : int or splitter, default=4
     random_state : int, RandomState or None, default=None
     engine : str or Engine, default="auto"
+    n_jobs : int or None, default=None
+        Threads that fit candidates and folds, as in scikit-learn; None for those of the engine. The
+        result is the same for any number.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
@@ -59,9 +62,9 @@ class NearestRegressor(HeldOutRegressor[Candidate]):
     True
     """
 
-    matrices_: Annotated[RealArray, "n_matrices d d"]
-    numbers_: Annotated[RealArray, "n_matrices"]
-    shares_: Annotated[RealArray, "n_matrices"]
+    matrices_: Annotated[RealArray, "n_kept d d"]
+    numbers_: Annotated[RealArray, "n_kept"]
+    shares_: Annotated[RealArray, "n_kept"]
 
     def __init__(
         self,
@@ -69,10 +72,11 @@ class NearestRegressor(HeldOutRegressor[Candidate]):
         cv: Splitter = 4,
         random_state: RandomState = None,
         engine: str | Engine = "auto",
+        n_jobs: int | None = None,
         regularize: str | float = "raise",
     ) -> None:
         self.cv, self.random_state = cv, random_state
-        self.engine, self.regularize = engine, regularize
+        self.engine, self.n_jobs, self.regularize = engine, n_jobs, regularize
 
     def _grid(self, training: NumberedTraining) -> Grid[Candidate]:
         fewest = min(len(train) for train, _ in training.parts)
@@ -105,6 +109,7 @@ class NearestRegressor(HeldOutRegressor[Candidate]):
 def _mean_of_nearest(
     table: RealArray, numbers: RealArray, weights: RealArray, count: int
 ) -> RealArray:
-    nearest = np.argsort(table, axis=1, kind="stable")[:, :count]
+    nearest = np.argpartition(table, count - 1, axis=1)[:, :count]
+    nearest.sort(axis=1)  # sums do not depend on the order that a partition leaves
     shares = weights[nearest]
     return (shares * numbers[nearest]).sum(axis=1) / shares.sum(axis=1)

@@ -34,6 +34,9 @@ class TangentRegressor(HeldOutRegressor[Candidate]):
     cv : int or splitter, default=4
     random_state : int, RandomState or None, default=None
     engine : str or Engine, default="auto"
+    n_jobs : int or None, default=None
+        Threads that fit candidates and folds, as in scikit-learn; None for those of the engine. The
+        result is the same for any number.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
@@ -66,10 +69,11 @@ class TangentRegressor(HeldOutRegressor[Candidate]):
         cv: Splitter = 4,
         random_state: RandomState = None,
         engine: str | Engine = "auto",
+        n_jobs: int | None = None,
         regularize: str | float = "raise",
     ) -> None:
         self.at, self.cv, self.random_state = at, cv, random_state
-        self.engine, self.regularize = engine, regularize
+        self.engine, self.n_jobs, self.regularize = engine, n_jobs, regularize
 
     def _check_parameters(self) -> None:
         check_point(self.at)
