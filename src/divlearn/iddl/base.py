@@ -442,7 +442,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             A line for every pair (alpha, beta) of atoms of full rank: its share in the weights of
             the heads, and the held-out loss of a head that sees this divergence alone, with the
             initial atoms. Then the held-out loss of the model beside the best of these, with the
-            difference and its standard error, paired over matrices.
+            difference and its standard error, paired over matrices, which count as independent.
         """
         check_is_fitted(self)
         losses = getattr(self, "held_out_losses_", {})  # files of earlier versions have none
