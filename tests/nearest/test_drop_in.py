@@ -169,7 +169,7 @@ def test_in_a_pipeline_of_pyriemann():
 
 def test_threads(data):
     X, y, _ = data
-    with pytest.raises(ValueError, match="n_jobs == 0"):
+    with pytest.raises(ValueError, match="n_jobs=0 must be an integer"):
         DivergenceMDM(n_jobs=0).fit(X, y)
     one, all_of_them = (DivergenceMDM(n_jobs=n).fit(X, y) for n in (1, -1))
     np.testing.assert_array_equal(one.means_, all_of_them.means_)
