@@ -1,6 +1,7 @@
 """What committees share: which members they have, how these are fitted, and their average."""
 
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import ClassVar, Generic, TypeVar
@@ -66,17 +67,17 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
     simple_: str | None
     message_: str
 
+    @abstractmethod
     def _held_out(self, member: BaseEstimator) -> RealArray:
-        """Return what a member says of held-out matrices, chosen without each fold."""
-        raise NotImplementedError
+        """Return held-out predictions of a member, chosen without each fold."""
 
+    @abstractmethod
     def _figure(self, name: str, member: BaseEstimator, training: _D) -> str:
-        """Say how good a member is on held-out matrices."""
-        raise NotImplementedError
+        """Format the held-out score of a member."""
 
+    @abstractmethod
     def _weigh(self, training: _D) -> None:
         """Weight the members, and keep held-out figures."""
-        raise NotImplementedError
 
     def _fit(self, kind: type[_D], data: Checked, y: RealArray | Indices, own: Members) -> None:
         """Fit members to checked data on common folds, and weight them."""

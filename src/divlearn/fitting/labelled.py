@@ -1,5 +1,6 @@
 """Matrices with labels or numbers, checked once, and mixins of estimators of SPD matrices."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -131,9 +132,9 @@ class Checked:
     groups: Labels | None  # likewise
 
     @property
+    @abstractmethod
     def strata(self) -> Indices:
         """Classes that every training part must have."""
-        raise NotImplementedError
 
     @property
     def kept_groups(self) -> Labels | None:

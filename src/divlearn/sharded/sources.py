@@ -6,6 +6,7 @@ import os
 import pickle
 import tempfile
 import weakref
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,8 +29,9 @@ Data = Any
 class Lazy:
     """A value that is read for each use."""
 
+    @abstractmethod
     def load(self) -> Any:
-        raise NotImplementedError
+        """Read the value."""
 
 
 def load(value: Any) -> Any:
