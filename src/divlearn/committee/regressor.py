@@ -18,7 +18,12 @@ from divlearn.engines import Engine, Prepared
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import MatricesMixin, check_new, fit_method
 from divlearn.fitting.progress import say
-from divlearn.fitting.regression import NumberedTraining, check_numbered, r_squared
+from divlearn.fitting.regression import (
+    NumberedTraining,
+    check_numbered,
+    r_squared,
+    restore,
+)
 from divlearn.iddl import IDDLRegressor
 from divlearn.kernels import DivergenceKernelRegressor
 from divlearn.nearest import NearestRegressor
@@ -151,7 +156,7 @@ class SPDRegressor(
             return fit_number_weights(predictions, data.numbers[rows], counts)
 
         average, counts, units = self._average(training, said, final, fit)
-        self.oof_prediction_ = data.spread(tested, data.restore(average))
+        self.oof_prediction_ = data.spread(tested, restore(average, data.mean, data.scale))
         numbers, names = data.numbers[tested], [*self.members_, "average"]
         each = dict(zip(names, [*said, average], strict=True))
         self.oof_r2_ = {name: r_squared(numbers, one, counts) for name, one in each.items()}

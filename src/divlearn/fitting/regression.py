@@ -20,7 +20,7 @@ from divlearn.fitting.labelled import (
     check_training,
     fit_method,
 )
-from divlearn.fitting.selection import HeldOut, average_held_out
+from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.targets import check_numbers
 from divlearn.tolerances import LEARNING_ACCURACY
 from divlearn.weights import check_weights
@@ -51,9 +51,6 @@ class Numbered(Checked):
     def standardize(self, values: RealArray) -> RealArray:
         return (values - self.mean) / self.scale
 
-    def restore(self, values: RealArray) -> RealArray:
-        return values * self.scale + self.mean
-
 
 class NumberedTraining(Folded):
     """Checked matrices, their numbers and folds, and features that regressors share."""
@@ -77,6 +74,11 @@ def number(
     mean, scale = np.ldexp(mean, power), np.ldexp(scale, power)
     known = check_groups(groups, len(y))
     return Numbered(matrices[kept], numbers, mean, scale, weights, kept, y, known)
+
+
+def restore(numbers: RealArray, mean: float | RealArray, scale: float | RealArray) -> RealArray:
+    """Undo the standardisation of numbers."""
+    return numbers * scale + mean
 
 
 def check_numbered(
@@ -160,24 +162,22 @@ class HeldOutRegressor(
 
     def _choose(self, training: NumberedTraining, held_out: HeldOut[_T], grid: Grid[_T]) -> _T:
         """Choose a candidate, and for every fold one without the fold."""
-        data, folds, inner = training.data, training.folds, self._inner_grid(grid)
+        data, inner, n_folds = training.data, self._inner_grid(grid), len(training.folds)
         best = held_out.best(*grid)
-        chosen = [held_out.best(*inner, without=number) for number in range(len(folds))]
-        rows, said = average_held_out(held_out.decisions(chosen), folds, len(data.matrices))
-        _, final = average_held_out(
-            held_out.decisions([best] * len(folds)), folds, len(data.matrices)
-        )
-        self.oof_prediction_ = data.spread(rows, self._restore(said))
+        chosen = [held_out.best(*inner, without=number) for number in range(n_folds)]
+        rows, honest = held_out.average(chosen, len(data.matrices))
+        _, final = held_out.average([best] * n_folds, len(data.matrices))
+        self.oof_prediction_ = data.spread(rows, self._restore(honest))
         self._optimistic_prediction = data.spread(rows, self._restore(final))
         numbers, weights = data.numbers[rows], data.weights[rows]
-        self.held_out_r2_ = r_squared(numbers, said, weights)
-        errors = np.average(np.abs(said - numbers), weights=weights)
+        self.held_out_r2_ = r_squared(numbers, honest, weights)
+        errors = np.average(np.abs(honest - numbers), weights=weights)
         self.held_out_mae_ = self.scale_ * float(errors)
         self._keep_tried(training, held_out, grid, best, f"R2 {self.held_out_r2_:.3f}")
         return best
 
     def _restore(self, values: RealArray) -> RealArray:
-        return values * self.scale_ + self.mean_
+        return restore(values, self.mean_, self.scale_)
 
     def predict(self, X: ArrayLike) -> RealArray:
         """Predict numbers, shape (n_matrices,)."""

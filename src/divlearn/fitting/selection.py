@@ -140,6 +140,10 @@ class HeldOut(Generic[_T]):
             self.compute([one], [number])
         return [self._known[one, number] for number, one in enumerate(candidates)]
 
+    def average(self, candidates: Sequence[_T], n_matrices: int) -> tuple[Indices, RealArray]:
+        """Average decisions of one candidate for each fold; see `average_held_out`."""
+        return average_held_out(self.decisions(candidates), self.folds, n_matrices)
+
     def shares(self, candidate: _T) -> RealArray:
         """Return the share of every held-out row in the score, fold by fold."""
         if candidate not in self._shares:

@@ -68,20 +68,19 @@ def choose(
     """Choose from a grid; without each fold, from the inner one, which may be cheaper."""
     folds, codes, weights = training.folds, training.data.codes, training.data.weights
     best = held_out.best(*grid)
-    rows, decisions = average_held_out(held_out.decisions([best] * len(folds)), folds, len(codes))
-    scores = forms.all(decisions)
+    rows, final = held_out.average([best] * len(folds), len(codes))
+    scores = forms.all(final)
     calibration = calibrate(scores, codes[rows], weights[rows])
     optimistic = np.exp(calibration.log_probabilities(scores))
     chosen = [held_out.best(*inner, without=number) for number in range(len(folds))]
-    parts = held_out.decisions(chosen)
     probabilities = []
-    for number, (one, own) in enumerate(zip(chosen, parts, strict=True)):
+    for number, (one, own) in enumerate(zip(chosen, held_out.decisions(chosen), strict=True)):
         others, where = held_out.without(one, number)
         place = np.concatenate([rows[:0], *where])
         scores = forms.all(np.concatenate([own[:0], *others]))
         probabilities.append(calibrate_by(forms.all(own), scores, codes[place], weights[place]))
     rows, averaged = average_held_out(probabilities, folds, len(codes))
-    decisions = average_held_out(parts, folds, len(codes))[1]
+    _, decisions = held_out.average(chosen, len(codes))
     return Chosen(best, calibration, rows, averaged, decisions, optimistic)
 
 
