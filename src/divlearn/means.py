@@ -84,9 +84,8 @@ def mean_abld(
     it is the arithmetic and at (1, 0) the harmonic mean. Elsewhere, with C = L L^T and
     :math:`G = \sum_i w_i f_t(\log(L^{-1} X_i L^{-T}))`, steps are
     :math:`C \leftarrow L \exp(S) L^T`. The first is :math:`S = h(G)` where h inverts :math:`f_t`
-    (at the origin the Karcher step); later ones are quasi-Newton steps learned from those before.
-    A step that raises the objective is replaced by h(G), by one that provably does not raise it,
-    or by shorter ones.
+    (at the origin the Karcher step); later ones are quasi-Newton steps. A step that raises the
+    objective is replaced by h(G), by one that provably does not raise it, or by shorter ones.
 
     Parameters
     ----------

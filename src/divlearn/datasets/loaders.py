@@ -68,11 +68,14 @@ def load_spd(
     found = read_spd(
         path, matrices=matrices, labels=labels, groups=groups, limit=limit, regularize=regularize
     )
-    notes = tuple(
+    return from_file(found, path.stem, found.groups, _name_groups(found, path))
+
+
+def _name_groups(found: SPDFile, path: Path) -> tuple[str, ...]:
+    return tuple(
         f'{path.name} has an array `{name}`; pass groups="{name}" to keep its groups together'
         for name in found.group_names
     )
-    return from_file(found, path.stem, found.groups, notes)
 
 
 def from_file(

@@ -86,7 +86,15 @@ class RuleScore:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WhichDivergence(Summarised):
-    """The answer of `which_divergence`; `summary` says it in words.
+    r"""The answer of `which_divergence`; `summary` says it in words.
+
+    With labels, the criterion is the cross-validated accuracy of two rules: the nearest class mean
+    and the nearest neighbour, in every named divergence; for neighbours also at every point of a
+    grid, of which the best is the learned one. Where classes differ in size, it is the balanced
+    accuracy, the mean over classes. Without labels, the criterion is the likelihood of
+    :math:`p(X) = e^{-\kappa D^{(\alpha,\beta)}(X \| C)} / Z`, see `fit_likelihood`. After an
+    interrupt the answer covers the matrices judged so far, a random sample of all, or its map
+    contains NaN. KeyboardInterrupt is raised if no matrix was judged.
 
     Attributes
     ----------

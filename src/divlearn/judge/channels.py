@@ -15,13 +15,13 @@ from divlearn.checks import RandomState, check_count
 from divlearn.descriptors import Regularize
 from divlearn.fitting.folds import Fold, Splitter, fit_grouped
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
-from divlearn.fitting.labelled import Labelled, label
+from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.progress import narrated, track
-from divlearn.hermitian import is_complex, real_form
+from divlearn.hermitian import is_complex
 from divlearn.judge import significance
 from divlearn.judge.answer import Summarised, say_how_many
+from divlearn.judge.evaluation import check_folded
 from divlearn.judge.significance import SIGNIFICANT
-from divlearn.spd import check_spd
 
 Channels = Sequence[str] | Mapping[str, Sequence[int]]
 
@@ -188,16 +188,12 @@ def channel_importance(
     ['C3']
     """
     width = 2 if is_complex(X) else 1  # rows of a channel
-    X = real_form(X)
-    check_spd(X, regularize=regularize, ndim=3)  # which every fold learns from its training part
-    matrices = np.asarray(X, dtype=np.float64)
+    data = check_folded(X, y, groups, regularize)
     if method not in ("permute", "drop"):
         raise ValueError(f'method={method!r} must be "permute" or "drop"')
-    sets = _check_channels(channels, matrices.shape[-1] // width)
+    sets = _check_channels(channels, data.matrices.shape[-1] // width)
     rows = [tuple(width * one + k for one in some for k in range(width)) for some in sets.values()]
     n_repeats = check_count(n_repeats, "n_repeats")
-    data = label(matrices, y, np.ones(len(matrices)), None, groups)
-    data.require_two("drop the class, or pass more of it")
     rng = check_random_state(random_state)
     folds = data.folds(cv, rng)
     if method == "permute":

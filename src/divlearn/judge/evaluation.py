@@ -201,16 +201,24 @@ def evaluate(
     >>> print(evaluate(X, y, {"nearest mean": DivergenceMDM("airm")}, cv=3).summary())
     nearest mean has an accuracy of ...% +- ...% on 60 held-out matrices.
     """
-    X = real_form(X)
-    check_spd(X, regularize=regularize, ndim=3)  # which every fold learns from its training part
-    matrices = np.asarray(X, dtype=np.float64)
-    data = label(matrices, y, np.ones(len(matrices)), None, groups)
+    data = check_folded(X, y, groups, regularize)
     known = default_classifiers(random_state) if classifiers is None else classifiers
     if not known:
         raise ValueError("classifiers is empty, must hold >= 1; pass some by name")
-    data.require_two("drop the class, or pass more of it")
     with user_call(), narrated("evaluate", verbose):
         return _cross_validate(known, data, data.folds(cv, random_state), regularize)
+
+
+def check_folded(
+    X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, regularize: str | float
+) -> Labelled:
+    """Check matrices that every fold regularizes by what it learns from its training part."""
+    X = real_form(X)
+    check_spd(X, regularize=regularize, ndim=3)
+    matrices = np.asarray(X, dtype=np.float64)
+    data = label(matrices, y, np.ones(len(matrices)), None, groups)
+    data.require_two("drop the class, or pass more of it")
+    return data
 
 
 def _cross_validate(

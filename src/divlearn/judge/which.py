@@ -39,68 +39,56 @@ def which_divergence(
     regularize: str | float = "raise",
     verbose: int = 0,
 ) -> WhichDivergence:
-    r"""Find the divergence of the (alpha, beta) plane that suits these matrices.
+    """Find the divergence of the (alpha, beta) plane that suits these matrices.
 
-    With labels, the criterion is the cross-validated accuracy of two rules: the nearest class mean
-    and the nearest neighbour, in every named divergence; for neighbours also at every point of a
-    grid, of which the best is the learned one. Where classes differ in size, it is the balanced
-    accuracy, the mean over classes. Without labels, the criterion is the likelihood of
-    :math:`p(X) = e^{-\kappa D^{(\alpha,\beta)}(X \| C)} / Z`, see `fit_likelihood`.
+    By held-out accuracy with labels, by likelihood without; see `WhichDivergence`.
 
     Parameters
     ----------
     X : array-like, shape (n_matrices, d, d)
-    y : array-like, shape (n_matrices,), optional
-        Labels of at least two classes, each with at least two matrices, or with ``groups`` matrices
-        of at least two groups.
+    y : array-like, shape (n_matrices,), optional, labels of >= 2 classes of >= 2 matrices or groups
     groups : array-like, shape (n_matrices,), optional
-        Matrices of one group (patches of an image, trials of a person) are held out together and
-        are not neighbours of each other. Otherwise a divergence that recognises groups would seem
-        to separate classes. Must be None without labels, where nothing is held out.
-    cv : int, default=5
-        Largest number of folds, as in `evaluate`; not used without labels.
+        Matrices of one group, such as the trials of a person, are held out together and are not
+        neighbours of each other. Must be None without labels, where nothing is held out.
+    cv : int, default=5, largest number of folds, as in `evaluate`; not used without labels.
     alphas, betas : array-like, shape (n_alphas,) and (n_betas,), optional
         The grid, ascending and >= 0. From 0 to 2 by default, in steps of 1/8 with labels and of 1/4
         without. Named divergences are always compared, on the grid or not.
     engine : str or Engine, default="auto"
-    random_state : int, RandomState or None, default=None
-    regularize : {"raise", "shrink"} or float, default="raise", as in `divlearn.check_spd`
-    verbose : int, default=0, 1 prints progress.
-
-    Returns
-    -------
-    WhichDivergence
-        After an interrupt it covers the matrices judged so far, a random sample of all, or its map
-        contains NaN. KeyboardInterrupt is raised if no matrix was judged.
+    random_state, regularize, verbose : as in `evaluate`
 
     Examples
     --------
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(3, 20, 3, separation=6, random_state=0)
-    >>> answer = which_divergence(X, y, random_state=0)
-    >>> answer.map.shape, answer.criterion, list(answer.named)[:2]
-    ((17, 17), 'accuracy', ['airm', 'stein'])
-    >>> print(answer.summary())
+    >>> print(which_divergence(X, y, random_state=0).summary())
     Use the nearest mean in airm, stein, burg or log-cosh: ...
     """
-    chosen = get_engine(engine) if y is None else get_engine(engine, accuracy=LEARNING_ACCURACY)
-    given = X if y is None else real_form(X)  # likelihoods are those of real matrices
-    matrices = check_spd(given, regularize=regularize, ndim=3)
-    default = _LIKELIHOOD_GRID if y is None else None
-    axes = _check_axis(alphas, "alphas", default), _check_axis(betas, "betas", default)
-    if y is None:
-        if groups is not None:
-            raise ValueError(
-                "groups must be None without labels: the likelihood holds nothing out; leave out "
-                "groups, or pass y"
-            )
-        with narrated("which_divergence", verbose):
-            return _by_likelihood(matrices, *axes, chosen)
-    codes = maps.check_codes(y, len(matrices))
-    known = maps.check_group_codes(groups, len(matrices))
-    folds = _assign_folds(codes, known, check_count(cv, "cv", least=2), random_state)
     with narrated("which_divergence", verbose):
-        return judge_by_accuracy(matrices, codes, folds, known, *axes, chosen)
+        if y is None:
+            _refuse_groups(groups)
+            axes = _check_axes(alphas, betas, _LIKELIHOOD_GRID)
+            matrices = check_spd(X, regularize=regularize, ndim=3)
+            return _by_likelihood(matrices, *axes, get_engine(engine))
+        axes = _check_axes(alphas, betas, None)
+        matrices = check_spd(real_form(X), regularize=regularize, ndim=3)
+        folds = _draw_folds(y, groups, len(matrices), check_count(cv, "cv", least=2), random_state)
+        rough = get_engine(engine, accuracy=LEARNING_ACCURACY)
+        return judge_by_accuracy(matrices, *folds, *axes, rough)
+
+
+def _refuse_groups(groups: ArrayLike | None) -> None:
+    if groups is not None:
+        raise ValueError(
+            "groups must be None without labels: the likelihood holds nothing out; leave out "
+            "groups, or pass y"
+        )
+
+
+def _check_axes(
+    alphas: ArrayLike | None, betas: ArrayLike | None, default: RealArray | None
+) -> tuple[RealArray, RealArray]:
+    return _check_axis(alphas, "alphas", default), _check_axis(betas, "betas", default)
 
 
 def _check_axis(values: ArrayLike | None, name: str, default: RealArray | None) -> RealArray:
@@ -113,18 +101,21 @@ def _check_axis(values: ArrayLike | None, name: str, default: RealArray | None) 
     return axis
 
 
-def _assign_folds(
-    codes: Indices, groups: Indices | None, cv: int, random_state: RandomState
-) -> Indices:
-    if groups is not None and count_groups(codes, groups).min() < 2:
+def _draw_folds(
+    y: ArrayLike, groups: ArrayLike | None, n_matrices: int, cv: int, random_state: RandomState
+) -> tuple[Indices, Indices, Indices | None]:
+    """Return codes of classes, the fold that holds out each matrix, and codes of groups."""
+    codes = maps.check_codes(y, n_matrices)
+    known = maps.check_group_codes(groups, n_matrices)
+    if known is not None and count_groups(codes, known).min() < 2:
         raise ValueError(
             "the smallest class has 1 group, must have >= 2; leave out groups, or drop the class"
         )
     assigned = np.empty(len(codes), dtype=np.intp)
-    folds = make_folds(cv, len(codes), codes, groups, random_state=random_state)
+    folds = make_folds(cv, len(codes), codes, known, random_state=random_state)
     for fold, (_, held_out) in enumerate(folds):
         assigned[held_out] = fold
-    return assigned
+    return codes, assigned, known
 
 
 def _mean_and_error(values: RealArray) -> tuple[float, float]:

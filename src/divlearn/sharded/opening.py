@@ -70,28 +70,18 @@ def open_shards(
     X : array, memory map, Dask array, zarr array, file or files, or callable
         Matrices, shape (n_matrices, d, d). Files are .npy, .npz (the array "X", or the only one) or
         zarr; workers must see them under the same names. A callable returns an iterator of arrays,
-        or of tuples (X, y) or (X, y, sample_weight), and is called once. Shards are returned
-        unchanged.
+        or of tuples (X, y) or (X, y, sample_weight). Shards are returned unchanged.
     y, sample_weight : likewise, optional
-        Files, as many as for X; or arrays with one row per matrix. Where .npz files of X hold them
-        too, under the names "y" and "sample_weight", pass the same files again. Weights are
-        divided by their mean.
-    engine : str, Engine or DaskEngine, default="auto"
-        "dask" or a `DaskEngine` keeps the shards on workers.
+        Files, as many as for X, or arrays. Where .npz files of X hold "y" and "sample_weight" too,
+        pass the same files again. Weights are divided by their mean.
+    engine : str, Engine or DaskEngine, default="auto"; "dask" keeps the shards on workers.
     accuracy : as in `divlearn.get_engine`
     memory_limit : int or str such as "1GB", optional
-        Memory for blocks and for results of the size of the data, without workers. Blocks beyond
-        half of it are read again for each pass; results are stored in temporary files, as are the
-        items of an iterator. Without a limit all data stays in memory.
+        Memory for blocks and results, without workers. Blocks beyond half of it are read again for
+        each pass; results and items of an iterator are stored in temporary files.
     block_size : int, optional
-        Matrices per block, at most, where files and arrays have to be cut. About 16 MB by default,
-        and four blocks for every thread of the workers.
+        Largest number of matrices per block; about 16 MB by default.
     regularize : as in `divlearn.check_spd`, or `shrinkage_` of an estimator
-        "shrink" and numbers take one more pass over the data.
-
-    Returns
-    -------
-    Shards
 
     Examples
     --------
@@ -105,23 +95,13 @@ def open_shards(
     client = None if dask is None else dask.connect()
     limit = _parse_limit(memory_limit) if client is None else None
     threads = 0 if client is None else sum(client.nthreads().values())
-    sources = [
-        block
-        for source in open_sources(X, y, sample_weight, in_files=limit is not None)
-        for block in source.cut(_block_lengths(source.X, block_size, threads))
-    ]
+    sources = open_sources(X, y, sample_weight, in_files=limit is not None)
+    sources = _cut(sources, block_size, threads)
     shrinkage = learn_shrinkage(regularize, partial(_mean_sizes, sources))
-    if dask is not None:
-        choice = EngineChoice(dask.engine, dask.n_threads, accuracy, shrinkage)
-        shards: Shards = DaskShards(client, sources, choice)
-    else:
-        assert not isinstance(engine, DaskEngine)
-        shards = _open_local(sources, EngineChoice(engine, None, accuracy, shrinkage), limit)
-    if shards.n_matrices == 0:  # which reads and checks all matrices
-        raise ValueError("X holds no matrices (n_samples=0); pass at least one")
-    shards.normalize_weights()
-    shards.shrinkage = shrinkage
-    return shards
+    name: Any = engine if dask is None else dask.engine
+    n_threads = None if dask is None else dask.n_threads
+    choice = EngineChoice(name, n_threads, accuracy, shrinkage)
+    return _open_blocks(sources, choice, client, limit)
 
 
 def _check_opened(X: Shards, y: Data, sample_weight: Data, regularize: Regularization) -> Shards:
@@ -130,6 +110,22 @@ def _check_opened(X: Shards, y: Data, sample_weight: Data, regularize: Regulariz
     if regularize not in ("raise", None, X.shrinkage):
         raise ValueError(f"X is opened already; pass regularize={regularize!r} to open_shards")
     return X
+
+
+def _open_blocks(
+    sources: Sequence[Source], choice: EngineChoice, client: Any, limit: float | None
+) -> Shards:
+    """Open blocks on workers if there is a client, else here; this reads and checks all."""
+    shards = (
+        _open_local(sources, choice, limit)
+        if client is None
+        else DaskShards(client, sources, choice)
+    )
+    if shards.n_matrices == 0:
+        raise ValueError("X holds no matrices (n_samples=0); pass at least one")
+    shards.normalize_weights()
+    shards.shrinkage = choice.shrinkage
+    return shards
 
 
 def _open_local(sources: Sequence[Source], choice: EngineChoice, limit: float | None) -> Shards:
@@ -158,8 +154,16 @@ def _parse_limit(limit: int | str | None) -> float | None:
     return float(found[1]) * _UNITS[found[2]]
 
 
+def _cut(sources: Sequence[Source], block_size: int | None, threads: int) -> list[Source]:
+    """Cut sources into blocks."""
+    lengths = [_block_lengths(source.X, block_size, threads) for source in sources]
+    return [
+        block for source, some in zip(sources, lengths, strict=True) for block in source.cut(some)
+    ]
+
+
 def _block_lengths(X: Data, block_size: int | None, threads: int) -> Sequence[int]:
-    """Cut matrices into blocks; a Dask array keeps its chunks."""
+    """Return the lengths of blocks; a Dask array keeps its chunks."""
     if is_dask_array(X):
         chunks: tuple[int, ...] = X.chunks[0]
         return chunks
