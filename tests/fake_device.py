@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from divlearn.engines import ReferenceEngine
-from divlearn.engines.base import Prepared
+from divlearn.engines.data import Prepared
 
 _CREATORS = (np.asarray, np.zeros, np.empty)  # np.ones and such hand CuPy what it does not take
 _REFUSED = (np.ones, np.full, np.eye, np.identity)

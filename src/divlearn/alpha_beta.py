@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from divlearn.arrays import DeviceArray, IntArray, RealArray, as_real
 from divlearn.engines import Engine, Prepared, get_engine
-from divlearn.engines.base import cast_results, check_out, is_descending
+from divlearn.engines.data import cast_results, check_out, is_descending
 from divlearn.engines.pencil import check_domain, congruence, decompose, factorize, whiteners
 from divlearn.hermitian import from_real_form, is_complex, real_form
 from divlearn.spd import check_spd

@@ -266,7 +266,7 @@ def test_estimators_take_the_engine():
 
 
 def test_kept_data_and_its_parts(cp):
-    from divlearn.engines.base import Prepared
+    from divlearn.engines.data import Prepared
 
     engine = get_engine("cuda")
     X, B, cotangent = problem(5)

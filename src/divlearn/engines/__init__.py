@@ -3,9 +3,10 @@
 import warnings
 from functools import cache
 
-from divlearn.engines.base import Engine, Prepared, Pullback
+from divlearn.engines.base import Engine
 from divlearn.engines.cpu import available_engines, make_engine, native_problem
 from divlearn.engines.dask import DaskEngine, as_dask
+from divlearn.engines.data import Prepared, Pullback
 from divlearn.engines.reference import ReferenceEngine
 
 __all__ = [

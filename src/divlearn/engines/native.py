@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import DeviceArray, IntArray, RealArray
-from divlearn.engines.base import Engine, Prepared, Pullback, Request, add_part
+from divlearn.engines.base import Engine
+from divlearn.engines.data import Prepared, Pullback, Request, add_part
 from divlearn.engines.packing import NativeAtoms, NativeData, _native, instruction_sets, pack
 from divlearn.engines.parameters import (
     Parameters,

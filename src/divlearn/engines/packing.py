@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from divlearn.arrays import DeviceArray, Indices, IntArray, RealArray
-from divlearn.engines.base import Prepared, Pullback
+from divlearn.engines.data import Prepared, Pullback
 from divlearn.engines.parameters import Extremes
 from divlearn.engines.pencil import congruence, no_factor
 from divlearn.threads import limit_blas

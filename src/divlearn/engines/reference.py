@@ -7,7 +7,8 @@ from typing import ClassVar, Self
 import numpy as np
 
 from divlearn.arrays import IntArray, RealArray
-from divlearn.engines.base import Engine, Prepared, Pullback, Request
+from divlearn.engines.base import Engine
+from divlearn.engines.data import Prepared, Pullback, Request
 from divlearn.engines.parameters import Parameters
 from divlearn.engines.pencil import check_domain, congruence, decompose, factorize, whiteners
 from divlearn.spectral import abld_scalar

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from divlearn import tolerances
 from divlearn.arrays import DeviceArray, IntArray, RealArray, as_real
-from divlearn.engines.base import Prepared, check_cotangent_shape, permute
 from divlearn.engines.cuda import as_cupy, cp, kind_of
 from divlearn.engines.cuda.kernels import Layout, kernels_for, largest_dimension
+from divlearn.engines.data import Prepared, check_cotangent_shape, permute
 from divlearn.engines.parameters import Extremes
 from divlearn.engines.pencil import no_factor
 from divlearn.spd import check_spd

@@ -8,16 +8,7 @@ from typing import Any
 import numpy as np
 
 from divlearn.arrays import DeviceArray, IntArray, RealArray, array_or_list
-from divlearn.engines.base import (
-    Prepared,
-    Pullback,
-    Request,
-    Trace,
-    check_same_size,
-    is_descending,
-    refuse_nan,
-    typical_sizes,
-)
+from divlearn.engines.base import Trace
 from divlearn.engines.cuda import as_cupy, as_kind, as_numpy, cp, current, kind_of
 from divlearn.engines.cuda.data import (
     CudaAtoms,
@@ -32,6 +23,15 @@ from divlearn.engines.cuda.data import (
 )
 from divlearn.engines.cuda.kernels import largest_dimension
 from divlearn.engines.cuda.routes import CudaRoutes
+from divlearn.engines.data import (
+    Prepared,
+    Pullback,
+    Request,
+    check_same_size,
+    is_descending,
+    refuse_nan,
+    typical_sizes,
+)
 from divlearn.engines.parameters import Parameters, value_routes
 from divlearn.spd import check_spd
 from divlearn.tolerances import USABLE_MARGIN

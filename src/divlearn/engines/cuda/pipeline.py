@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from divlearn.arrays import DeviceArray
-from divlearn.engines.base import Request
 from divlearn.engines.cuda import cp
 from divlearn.engines.cuda.data import Block, CudaAtoms, factors_from
 from divlearn.engines.cuda.kernels import MOST_FAILURES, kernels_for
+from divlearn.engines.data import Request
 from divlearn.engines.parameters import Parameters
 from divlearn.tolerances import LARGEST_LISTED_SHARE
 

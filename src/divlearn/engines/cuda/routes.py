@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from divlearn.arrays import DeviceArray, IntArray, RealArray
-from divlearn.engines.base import Engine, Prepared, Pullback, Request, add_part, lost_atoms
+from divlearn.engines.base import Engine
 from divlearn.engines.cpu import cpu_engine
 from divlearn.engines.cuda import as_numpy, cp, kind_of
 from divlearn.engines.cuda.data import Block, CudaAtoms, CudaData
 from divlearn.engines.cuda.kernels import largest_dimension
 from divlearn.engines.cuda.pipeline import Device, Failures, Spectra, Sums, on_device
+from divlearn.engines.data import Prepared, Pullback, Request, add_part, lost_atoms
 from divlearn.engines.parameters import (
     Parameters,
     gradient_routes,

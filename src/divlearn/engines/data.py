@@ -1,0 +1,203 @@
+"""What engines take and return: matrices, requests and gradients, and their checks."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from divlearn.arrays import Indices, IntArray, RealArray, beside, to_host
+from divlearn.engines.parameters import Parameters
+from divlearn.tolerances import ALIKE
+
+
+@dataclass(eq=False)
+class Prepared:
+    """Data an engine has validated and brought into its own form."""
+
+    engine: str  # name of the one that prepared it
+    working: RealArray  # (n_matrices, d, d), the checked matrices, variables in `order`
+    # Variables of very different size are put in descending order: only then do factors of graded
+    # matrices keep the small ones.
+    order: IntArray | None = field(default=None, kw_only=True)
+
+    @classmethod
+    def checked(cls, matrices: RealArray) -> Self:
+        """Wrap matrices that were checked before, such that engines take them as they are."""
+        return cls("checked", matrices)
+
+    @property
+    def matrices(self) -> RealArray:
+        """The checked matrices as they were passed."""
+        return self.working if self.order is None else permute(self.working, np.argsort(self.order))
+
+    @property
+    def there(self) -> RealArray:
+        """The same where results for the data are, on the host or on a device."""
+        return self.matrices
+
+    @cached_property
+    def sizes(self) -> RealArray:
+        """Mean logarithm of each variable's variance, in the order of `matrices`."""
+        sizes = typical_sizes(self.working)
+        return sizes if self.order is None else sizes[np.argsort(self.order)]
+
+    @property
+    def n_matrices(self) -> int:
+        """Number of matrices."""
+        return len(self.working)
+
+    @property
+    def d(self) -> int:
+        """Dimension of the matrices."""
+        return int(self.working.shape[-1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Floating-point type of the data and of every result."""
+        return self.working.dtype
+
+
+@dataclass(frozen=True, eq=False)
+class Pullback:
+    """Gradients of ``sum_ik cotangent[i, k] D(X_i || B_k)``.
+
+    Attributes
+    ----------
+    atoms : ndarray, shape (n_atoms, d, d), Euclidean and symmetric.
+    whitened : ndarray, shape (n_atoms, d, d), the same in the frame of each atom's Cholesky
+        factor, L^T (gradient) L: what steps on the manifold need, free of the atom's conditioning.
+    alpha, beta : ndarray of the parameters' shape, or None where ``parameters=False``.
+    values : ndarray of the cotangent's shape, the divergences, or None unless asked for.
+    """
+
+    atoms: RealArray
+    whitened: RealArray
+    alpha: RealArray | None = None
+    beta: RealArray | None = None
+    values: RealArray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """Gradients of ``sum(cotangent * D)`` that are wanted, in atoms and maybe in parameters."""
+
+    parameters: Parameters
+    cotangent: RealArray  # (n_matrices, n_atoms, n_pairs)
+    slopes: bool = False  # whether gradients in alpha and beta are wanted
+    values: bool = False  # whether divergences are wanted
+
+    def part(self, rows: slice, atoms: Indices | slice) -> Self:
+        """Ask the same of some matrices and some atoms."""
+        index = np.arange(len(self.parameters.alpha))[atoms]
+        cotangent = self.cotangent[rows, atoms]
+        return replace(self, parameters=self.parameters.chosen(index), cotangent=cotangent)
+
+
+def permute(matrices: RealArray, order: IntArray) -> RealArray:
+    return np.ascontiguousarray(matrices[..., order[:, None], order])
+
+
+def typical_sizes(matrices: RealArray) -> RealArray:
+    """Mean logarithm of each variable's variance, on the host wherever the matrices are."""
+    variances = np.diagonal(matrices, axis1=1, axis2=2).astype(np.float64, copy=False)
+    return to_host(np.log(variances).mean(axis=0))
+
+
+def is_descending(sizes: RealArray) -> bool:
+    """Whether no size exceeds one before it by more than factors keep apart anyway."""
+    return bool((sizes - np.minimum.accumulate(sizes, axis=-1)).max() <= ALIKE)
+
+
+def restore_order(
+    gradient: RealArray, whitened: RealArray, atoms: RealArray, order: IntArray
+) -> tuple[RealArray, RealArray]:
+    """Bring gradients back to the order of the caller's variables, frames included."""
+    back = np.argsort(order)
+    gradient, whitened, atoms = to_host(gradient), to_host(whitened), to_host(atoms)
+    original = permute(atoms, back)
+    # Both Cholesky factors are square roots of the same atom: they differ by a rotation.
+    rotated = np.linalg.cholesky(atoms)[:, back]
+    rotation = np.linalg.solve(np.linalg.cholesky(original), rotated)
+    frames = rotation @ whitened @ rotation.mT
+    return permute(gradient, back), 0.5 * (frames + frames.mT)
+
+
+def check_cotangent_shape(given: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    if given != shape:
+        raise ValueError(
+            f"cotangent has shape {given}, but must have the shape {shape} of the encoding: one "
+            "weight per matrix and atom"
+        )
+
+
+def check_same_size(prepared: Prepared, atoms: RealArray) -> None:
+    if atoms.shape[-1] != prepared.d:
+        raise ValueError(
+            f"atoms are {atoms.shape[-1]} by {atoms.shape[-1]}, but the data is "
+            f"{prepared.d} by {prepared.d}; both must have the same dimension"
+        )
+
+
+def add_part(result: Pullback, extra: Pullback, rows: slice, atom: slice) -> None:
+    """Add what an engine of the CPU found for some rows of one atom, in place."""
+    for name in ("atoms", "whitened", "alpha", "beta"):
+        sums, share = getattr(result, name), getattr(extra, name)
+        if sums is not None:
+            sums[atom] += beside(share, sums)
+    if result.values is not None:
+        result.values[rows, atom] = beside(extra.values, result.values)
+
+
+def lost_atoms(found: Pullback) -> Indices:
+    """Return the atoms whose gradients are not finite, wherever the gradients are."""
+    finite = np.isfinite(found.whitened).all(axis=(1, 2))
+    for slopes in (found.alpha, found.beta):
+        if slopes is not None:
+            finite &= np.isfinite(slopes).reshape(len(slopes), -1).all(axis=1)
+    return np.flatnonzero(to_host(finite) == 0)
+
+
+def refuse_lost(engine: str, lost: Indices, n_atoms: int, cotangent: RealArray) -> None:
+    """Raise if gradients for finite weights are not finite: they must not pass for small ones."""
+    if len(lost) and bool(np.isfinite(cotangent).all()):
+        raise FloatingPointError(
+            f"the {engine} engine found no finite gradient of {len(lost)} of "
+            f"{n_atoms} atoms (the first is atom {lost[0]}): eigenvalues of these "
+            'pairs exceed double precision; rescale the matrices, or pass regularize="shrink"'
+        )
+
+
+def refuse_nan(engine: str, values: RealArray) -> None:
+    """Raise if a divergence is not a number; a divergence may be infinite."""
+    lost = np.isnan(values)
+    if bool(lost.any()):
+        row, atom = (int(where[0]) for where in np.nonzero(to_host(lost))[:2])
+        raise FloatingPointError(
+            f"the {engine} engine found no divergence of {int(lost.sum())} of {values.size} pairs "
+            f"(the first is matrix {row}, atom {atom}); rescale the matrices, or pass another "
+            "engine"
+        )
+
+
+def cast_results(values: RealArray, dtype: np.dtype[Any]) -> RealArray:
+    """Round to the type of the data; what exceeds its range is infinite."""
+    with np.errstate(over="ignore"):
+        return values.astype(dtype, copy=False)
+
+
+def check_out(out: RealArray | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> RealArray:
+    """Return ``out`` if it can take a result of that shape, a new array if it is None."""
+    if out is None:
+        return np.empty(shape, dtype)
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"out is a {type(out).__name__}, but must be a NumPy array")
+    real = out.dtype.kind == "f" and out.dtype.itemsize >= 4
+    if out.shape != shape or not real or not out.flags.writeable:
+        raise ValueError(
+            f"out has shape {out.shape} and dtype {out.dtype}, but must be a writeable "
+            f"floating-point array of shape {shape}"
+        )
+    if any(stride == 0 and size > 1 for stride, size in zip(out.strides, shape, strict=True)):
+        raise ValueError("out has entries that share memory; pass an array of its own")
+    return out
