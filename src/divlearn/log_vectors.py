@@ -14,6 +14,7 @@ from divlearn.threads import one_thread
 
 _ROUNDING = float(np.finfo(float).eps)  # of an eigenvalue on a device, relative to the largest
 _BLOCK_ENTRIES = 1 << 23  # of matrices whose logarithms are taken at a time
+_TOLERANCE, _MAX_ITER = 1e-4, 300  # as in KMeans
 
 
 def log_vectors(matrices: RealArray, whitener: RealArray | None = None) -> RealArray:
@@ -53,16 +54,14 @@ def fit_vectors(model: KMeans, vectors: RealArray, weights: RealArray | None = N
         return model.fit(vectors, sample_weight=weights)
 
 
-def refine_centres(
-    vectors: RealArray, centres: RealArray, *, tol: float = 1e-4, max_iter: int = 300
-) -> RealArray | None:
+def refine_centres(vectors: RealArray, centres: RealArray) -> RealArray | None:
     """Do what KMeans does, wherever the vectors are; None where a cluster runs empty."""
     middle = vectors.mean(axis=0)
     vectors, centres = vectors - middle, centres - middle
     numbers = beside(np.arange(len(centres))[:, None], vectors)
-    limit = tol * float(vectors.var(axis=0).mean())
+    limit = _TOLERANCE * float(vectors.var(axis=0).mean())
     nearest = beside(np.full(len(vectors), -1), vectors)
-    for _ in range(max_iter):
+    for _ in range(_MAX_ITER):
         before, old = nearest, centres
         nearest = ((old**2).sum(axis=1) - 2 * (vectors @ old.T)).argmin(axis=1)
         members = (nearest == numbers).astype(float)

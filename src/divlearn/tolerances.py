@@ -29,16 +29,16 @@ def repair_floor(dtype: DTypeLike = np.float64) -> float:
     return math.sqrt(_epsilon(dtype))
 
 
-def condition_limit(dtype: DTypeLike = np.float64) -> float:
+def condition_limit() -> float:
     """Spectral ratio of ``L_Y^-1 X L_Y^-T`` above which engines take the accurate route."""
     # A symmetric eigensolver errs by epsilon times this ratio in the smallest eigenvalue; below the
     # limit, eps ** (-1/3) to the power of ten below, it keeps two thirds of the digits.
-    return float(10.0 ** math.floor(-math.log10(_epsilon(dtype)) / 3))
+    return float(10.0 ** math.floor(-math.log10(_epsilon(np.float64)) / 3))
 
 
-def integral_image(dtype: DTypeLike = np.float64) -> float:
+def integral_image() -> float:
     """Largest estimated error of covariances from integral images, relative to deviations."""
-    return float(_epsilon(dtype) ** 0.6)
+    return float(_epsilon(np.float64) ** 0.6)
 
 
 # Where routes without eigenvalues are accurate enough, the same on every device: native/encode.hpp

@@ -1,10 +1,11 @@
-"""Base of k-means estimators; starts and runs of k-means and of mixtures."""
+"""Base of k-means estimators; starts and runs of k-means, also of vectors, and of mixtures."""
 
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Annotated, TypeVar
 
 import numpy as np
@@ -13,10 +14,12 @@ from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.checks import check_count
 from divlearn.cluster.clusters import find_nearest
+from divlearn.divergence import EmbeddedMetric
 from divlearn.engines import Engine
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import MatricesMixin
@@ -25,6 +28,7 @@ from divlearn.log_vectors import fit_vectors, from_log_vectors, greedy_seeds, lo
 from divlearn.means import arithmetic_mean
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.opening import open_new
+from divlearn.sharded.shards import Shards
 from divlearn.spd import check_spd
 from divlearn.threads import limit_blas
 
@@ -33,6 +37,8 @@ Measure = Callable[[Block], RealArray]
 Nearest = Callable[[Block], tuple[Indices, RealArray]]
 
 _INITS = ("tangent", "log-euclidean", "k-means++", "random")
+_DRAWN = ("k-means++", "random")  # starts that scikit-learn draws itself
+_SHARED = ("n_clusters", "max_iter", "tol", "random_state", "verbose")  # with its KMeans
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,3 +211,29 @@ class Starts:
         start = KMeans(self._n_clusters, n_init=1, random_state=random_state)
         found = fit_vectors(start, vectors, self._block.weights)
         return from_log_vectors(found.cluster_centers_)
+
+
+def run_vectors(
+    model: BaseEstimator, shards: Shards, metric: EmbeddedMetric, init: str | RealArray
+) -> KMeans:
+    """Cluster vectors of all matrices with the parameters of a model; the best of its runs."""
+    parts = shards.map(lambda block, of: (of.embed(block.matrices), block.weights), metric)
+    vectors, weights = map(np.concatenate, zip(*parts, strict=True))
+    given = {name: getattr(model, name) for name in _SHARED}
+    runs = [
+        KMeans(init=start, n_init=model.n_init if isinstance(start, str) else 1, **given)
+        for start in _starts(model, shards, metric, init)
+    ]
+    return min((fit_vectors(run, vectors, weights) for run in runs), key=attrgetter("inertia_"))
+
+
+def _starts(
+    model: BaseEstimator, shards: Shards, metric: EmbeddedMetric, init: str | RealArray
+) -> list[str | RealArray]:
+    if not isinstance(init, str):
+        return [metric.embed(init)]
+    if init in _DRAWN:
+        return [init]
+    random = check_random_state(model.random_state)
+    starts = Starts(shards.draw(3 * model.n_clusters), model.n_clusters)
+    return [metric.embed(starts.draw(init, 0, 0, random)) for _ in range(model.n_init)]

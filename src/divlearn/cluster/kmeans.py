@@ -21,11 +21,11 @@ from divlearn.cluster.base import (
     Starts,
     best_of,
     check_init,
+    run_vectors,
 )
 from divlearn.cluster.clusters import nearest_block
 from divlearn.cluster.lloyd import KMeansRun, run_lloyd
 from divlearn.cluster.parameters import Learned, Likelihood, Penalized, Rule
-from divlearn.cluster.vectors import run_vectors
 from divlearn.divergence import (
     LOG_EUCLIDEAN,
     DivergenceLike,

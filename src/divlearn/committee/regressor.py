@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import RandomState
 from divlearn.committee.base import Committee
-from divlearn.committee.cross_validated import CrossValidatedRegressor
 from divlearn.committee.weights import find_simple, fit_number_weights
+from divlearn.committee.wrapped import CrossValidatedRegressor
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import MatricesMixin, check_new, fit_method
