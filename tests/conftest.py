@@ -149,6 +149,13 @@ def working_folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def temporary_folder(tmp_path, monkeypatch):
+    """The folder of temporary files."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
 def set_tolerance(monkeypatch):
     """Set how exact means or mixtures are, where estimators have no parameter for it."""
     names = {"means": "nearest.class_means._TOLERANCE", "mixtures": "cluster.mixture.TOLERANCE"}

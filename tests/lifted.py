@@ -8,8 +8,8 @@ Rows are validated here, since what is wrong with them cannot be lifted; targets
 parameters are left to the estimator. It should have a fixed ``random_state`` if it takes one, and
 its lift must be a function of a module, so that it can be pickled.
 
-No check is left out. scikit-learn itself skips those that need pandas where it is not installed,
-and the one of array libraries unless SCIPY_ARRAY_API=1 was set before scipy was imported.
+scikit-learn itself skips checks that need pandas where it is not installed, and the one of array
+libraries unless SCIPY_ARRAY_API=1 was set before scipy was imported.
 """
 
 from __future__ import annotations

@@ -64,11 +64,10 @@ def test_kill_9(tmp_path):
 
 
 @pytest.fixture
-def data(tmp_path, monkeypatch):
+def data(working_folder):
     X, y = make_wishart_clusters(2, 8, 2, separation=3, random_state=0)
-    np.savez(tmp_path / "data.npz", X=X, y=np.array(["a", "b"])[y])
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    np.savez("data.npz", X=X, y=np.array(["a", "b"])[y])
+    return working_folder
 
 
 def run(*options: str) -> int:

@@ -144,7 +144,7 @@ def test_numbers_that_are_none_before_any_step(part, first, message):
         solve(*make(engine=FailingEngine(part, first)), max_iter=50)
 
 
-def test_an_objective_that_is_no_number_after_all_epochs(monkeypatch):
+def test_an_objective_that_is_no_number_after_all_epochs():
     objective, start = make()
     trials, true = [], objective.trial
 
@@ -152,7 +152,7 @@ def test_an_objective_that_is_no_number_after_all_epochs(monkeypatch):
         trials.append(point)
         return true(point) if len(trials) == 1 else replace(true(point), value=np.nan)
 
-    monkeypatch.setattr(objective, "trial", trial)
+    objective.trial = trial
     with pytest.raises(FloatingPointError, match="objective is nan after an epoch of steps of"):
         solve(objective, start, max_iter=50)
 
@@ -280,7 +280,7 @@ def test_many_matrices_need_fewer_eigenproblems_than_all_at_once():
     assert fit.history["eigenproblems"][there] < 0.6 * joint.history["eigenproblems"][-1]
 
 
-def test_no_more_than_one_encoding_of_all_data_is_held(monkeypatch):
+def test_no_more_than_one_encoding_of_all_data_is_held():
     objective, start = make(plain=False)
     encode, kept = objective.encode, []
 
@@ -290,7 +290,7 @@ def test_no_more_than_one_encoding_of_all_data_is_held(monkeypatch):
         kept.append(weakref.ref(V[0]))
         return V
 
-    monkeypatch.setattr(objective, "encode", watched)
+    objective.encode = watched
     fit = solve(objective, start, max_iter=3)
     assert len(kept) == 4
     assert fit.trial.memo.V == ()

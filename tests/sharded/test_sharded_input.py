@@ -56,8 +56,7 @@ def test_what_was_changed_in_a_map_is_seen(tmp_path, data, mode):
 
 @pytest.mark.parametrize("memory_limit", [None, 0])
 @pytest.mark.parametrize("columns", [1, 2, 3])
-def test_a_callable_is_called_once(data, columns, memory_limit, tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def test_a_callable_is_called_once(data, columns, memory_limit, temporary_folder):
     X, y = data
     made = []
 
@@ -67,14 +66,14 @@ def test_a_callable_is_called_once(data, columns, memory_limit, tmp_path, monkey
             yield (X[rows], y[rows], np.ones(len(rows)))[:columns]
 
     shards = open_shards(generate, memory_limit=memory_limit)
-    assert len(list(tmp_path.iterdir())) == (0 if memory_limit is None else 12)
+    assert len(list(temporary_folder.iterdir())) == (0 if memory_limit is None else 12)
     for _ in range(3):
         np.testing.assert_array_equal(matrices_of(shards), X)
     assert len(made) == len(shards) == 12
     if columns > 1:
         assert np.concatenate(shards.map(lambda block: block.y)).tolist() == y.tolist()
     del shards
-    assert not list(tmp_path.iterdir())
+    assert not list(temporary_folder.iterdir())
 
 
 def test_items_have_targets_for_all_matrices(data):
