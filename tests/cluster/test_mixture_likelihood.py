@@ -53,7 +53,7 @@ def test_densities_of_scipy(name, share):
 )
 def test_the_bound_never_falls(share, divergence, set_tolerance):
     """Overlapping clusters, and more components than there are."""
-    set_tolerance("mixtures", 1e-3)
+    set_tolerance("mixtures", 1e-2)
     X, _ = make_wishart_clusters(2, 15, 2, separation=3, random_state=1)
     mixture = ABMixture(3, divergence, share=share, init=X[::12]).fit(X)
     history = mixture.history_
@@ -112,7 +112,7 @@ def test_members_are_recognised(alpha, beta, kappa, name):
     assert learned.bic > fits[name].bic
 
 
-def test_parameters_of_a_mixture_are_recovered():
+def test_parameters_of_a_mixture_are_recovered(set_tolerance):
     X, y = three_clusters(0.0, 1.0, (4.0, 10.0, 25.0), n=200)
     mixture = ABMixture(3, "wishart", share="divergence", random_state=0).fit(X)
     order = np.argsort(mixture.kappa_)
@@ -120,6 +120,7 @@ def test_parameters_of_a_mixture_are_recovered():
     np.testing.assert_allclose(mixture.means_[order], CENTERS, rtol=0.15, atol=0.15)
     np.testing.assert_allclose(mixture.weights_, 1 / 3, atol=0.02)
     assert pairwise_f1_score(y, mixture.predict(X)) > 0.97
+    set_tolerance("mixtures", 1e-2)  # the first steps are enough
     free = ABMixture(3, share="none", init=mixture.means_).fit(X)
     assert free.lower_bound_ > mixture.lower_bound_
 

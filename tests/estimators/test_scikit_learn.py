@@ -10,6 +10,9 @@ from importlib import import_module
 import pytest
 from lifted import lift_far, lift_image, lift_series, lift_spd, lift_streams, lifted
 from sklearn.base import BaseEstimator
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import divlearn
@@ -24,16 +27,14 @@ pytestmark = pytest.mark.usefixtures("small_grids")
 SEED = {"random_state": 0}
 ONE_START = {"n_init": 1, **SEED}
 FAST = {"rank": "full", "max_iter": 1, "cv": 2, "recipe": Recipe(penalty=1e-2), **SEED}
+ON_ROWS = make_pipeline(FunctionTransformer(divlearn.to_rows), Ridge())
 ESTIMATORS = [
     (divlearn.IDDLClassifier(loss="ridge", **FAST), lift_spd),
     (divlearn.IDDLRegressor(**FAST | {"max_iter": 3}), lift_spd),
     (divlearn.IDDLTransformer(n_atoms=1, loss="ridge", **FAST | {"max_iter": 0}), lift_spd),
     (divlearn.SPDClassifier(("tangent rda", "tangent logistic"), cv=2, **SEED), lift_spd),
     (divlearn.SPDRegressor(("tangent ridge", "nearest neighbour"), cv=2, **SEED), lift_spd),
-    (
-        divlearn.CrossValidatedRegressor(divlearn.TangentRegressor(cv=2, **SEED), cv=2, **SEED),
-        lift_spd,
-    ),
+    (divlearn.CrossValidatedRegressor(ON_ROWS, cv=2, **SEED), lift_spd),
     (divlearn.DivergenceKernelRegressor(["stein"], [1], [0.01], cv=2, **SEED), lift_far),
     (divlearn.NearestRegressor(cv=2, **SEED), lift_spd),
     (divlearn.TangentRegressor(cv=2, **SEED), lift_spd),
