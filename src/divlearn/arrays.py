@@ -22,11 +22,14 @@ def on_device(array: Any) -> bool:
     return not isinstance(array, np.ndarray)
 
 
-def beside(array: Any, like: Any) -> RealArray:
-    """Put an array where another is: no function of NumPy mixes arrays of host and device."""
+def to_device_of(array: Any, like: Any) -> RealArray:
+    """Move an array where another is: no function of NumPy mixes arrays of host and device."""
     if type(array) is type(like):
         return array
     return to_host(array) if isinstance(like, np.ndarray) else np.asarray(array, like=like)
+
+
+beside = to_device_of  # the name in divlearn.iddl
 
 
 def array_or_list(values: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from divlearn import tolerances
-from divlearn.arrays import Indices, RealArray, beside, check_real
+from divlearn.arrays import Indices, RealArray, check_real, to_device_of
 from divlearn.hermitian import from_real_form, is_complex, real_form
 
 
@@ -261,14 +261,14 @@ def powm(X: ArrayLike, p: ArrayLike, *, name: str = "X") -> RealArray:
 def vectorize(S: RealArray) -> RealArray:
     r"""Upper triangles of symmetric matrices as rows, with :math:`\sqrt 2` off the diagonal."""
     rows, columns = np.triu_indices(S.shape[-1])
-    return S[..., rows, columns] * beside(np.where(rows == columns, 1, np.sqrt(2)), S)
+    return S[..., rows, columns] * to_device_of(np.where(rows == columns, 1, np.sqrt(2)), S)
 
 
 def unvectorize(vectors: RealArray) -> RealArray:
     """Symmetric matrices, shape (n, d, d), of which `vectorize` gives these rows."""
     d = int(np.sqrt(2 * vectors.shape[1]))
     rows, columns = np.triu_indices(d)
-    entries = vectors * beside(np.where(rows == columns, 1, np.sqrt(0.5)), vectors)
+    entries = vectors * to_device_of(np.where(rows == columns, 1, np.sqrt(0.5)), vectors)
     matrices = np.zeros((len(vectors), d, d), like=vectors)
     matrices[:, rows, columns] = entries
     matrices[:, columns, rows] = entries

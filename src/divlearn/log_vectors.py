@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from divlearn.arrays import Indices, RealArray, beside, on_device, to_host
+from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
 from divlearn.engines.cpu import cpu_engine
 from divlearn.geometry import compose, expm, graded_eigh, normalize, unvectorize, vectorize
 from divlearn.threads import one_thread
@@ -58,9 +58,9 @@ def refine_centres(vectors: RealArray, centres: RealArray) -> RealArray | None:
     """Do what KMeans does, wherever the vectors are; None where a cluster runs empty."""
     middle = vectors.mean(axis=0)
     vectors, centres = vectors - middle, centres - middle
-    numbers = beside(np.arange(len(centres))[:, None], vectors)
+    numbers = to_device_of(np.arange(len(centres))[:, None], vectors)
     limit = _TOLERANCE * float(vectors.var(axis=0).mean())
-    nearest = beside(np.full(len(vectors), -1), vectors)
+    nearest = to_device_of(np.full(len(vectors), -1), vectors)
     for _ in range(_MAX_ITER):
         before, old = nearest, centres
         nearest = ((old**2).sum(axis=1) - 2 * (vectors @ old.T)).argmin(axis=1)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from divlearn.alpha_beta import nonnegative_point, real_forms
-from divlearn.arrays import RealArray, as_real, beside, to_host
+from divlearn.arrays import RealArray, as_real, to_device_of, to_host
 from divlearn.checks import check_count, check_finite, check_number
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
@@ -167,7 +167,7 @@ class _Objective:
         if closed is None:
             return None
         there = self.data.there
-        frame = np.linalg.cholesky(to_host(closed(there, beside(self.weights, there))))
+        frame = np.linalg.cholesky(to_host(closed(there, to_device_of(self.weights, there))))
         state = _Iterate(frame, *self.at(frame @ frame.T))
         state.check("at the mean in closed form", or_infinite=True)
         message = f"the {closed.__name__.replace('_', ' ')}, in closed form"

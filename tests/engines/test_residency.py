@@ -10,7 +10,7 @@ from fake_device import DeviceArray, FakeDeviceEngine
 from resuming import assert_resumes
 
 from divlearn import which_divergence
-from divlearn.arrays import beside, to_host
+from divlearn.arrays import to_device_of, to_host
 from divlearn.cluster import ABKMeans, ABMixture
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import ReferenceEngine
@@ -64,8 +64,8 @@ def test_arrays_of_both_kinds_do_not_mix():
     ):
         with pytest.raises(TypeError, match="device"):
             mixed()
-    assert np.array_equal(to_host(there + beside(host, there)), 2 * host)
-    assert beside(there, host) is not there
+    assert np.array_equal(to_host(there + to_device_of(host, there)), 2 * host)
+    assert to_device_of(there, host) is not there
     assert DeviceArray.crossed == [6, 6, 6, 6]
 
 

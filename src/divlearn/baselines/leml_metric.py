@@ -85,16 +85,16 @@ def near_pairs(
     n = len(vectors)
     ranks = -(-count // (2 * n))
     order = np.arange(n) if rng is None else rng.permutation(n)
-    found = np.full((2, n, ranks), -1, dtype=np.intp)  # of the own class, of others
+    found = np.full((2, n, ranks), -1, dtype=np.intp)  # of the same class, of others
     for code in np.unique(codes):
-        own, others = np.flatnonzero(codes == code), np.flatnonzero(codes != code)
-        for kind, candidates in ((0, own), (1, others)):
+        same, others = np.flatnonzero(codes == code), np.flatnonzero(codes != code)
+        for kind, candidates in ((0, same), (1, others)):
             k = min(ranks, len(candidates) - (kind == 0))
             if k > 0:
                 nearest = NearestNeighbors(n_neighbors=k, algorithm="brute")
-                asked = vectors[own] if kind else None  # those it is fitted to, but for themselves
+                asked = vectors[same] if kind else None  # those it is fitted to, but for themselves
                 places = nearest.fit(vectors[candidates]).kneighbors(asked, return_distance=False)
-                found[kind, own, :k] = candidates[places]
+                found[kind, same, :k] = candidates[places]
     second = found[:, order].transpose(2, 1, 0).ravel()  # by rank, then vector, then kind
     first = np.tile(np.repeat(order, 2), ranks)
     similar = np.tile([True, False], n * ranks)

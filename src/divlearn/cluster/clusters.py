@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from divlearn.arrays import DeviceArray, Indices, IntArray, RealArray, beside, to_host
+from divlearn.arrays import DeviceArray, Indices, IntArray, RealArray, to_device_of, to_host
 from divlearn.checks import check_finite
 from divlearn.engines import Engine, Prepared
 from divlearn.means import Slope, arithmetic_mean, run_searches, search_mean
@@ -178,7 +178,7 @@ class _Centroid(Problem):
 
 
 class Spectra:
-    """Log-eigenvalues around centres that stay beside the blocks: of each a list of `HeldCloud`."""
+    """Log-eigenvalues around centres, held with the blocks: a list of `HeldCloud` for each."""
 
     def __init__(self, shards: Shards, clouds: Parts, totals: RealArray) -> None:
         self._shards, self._clouds, self.totals, self.d = shards, clouds, totals, shards.d
@@ -222,7 +222,8 @@ def nearest_block(
     """Find the nearest centres: labels, divergences to them, and to the centres ``before``."""
     engine, n = block.engine, len(block)
     step = max(_LEAST_COLUMNS, engine.table_entries // n)
-    labels, divergences, own = np.zeros(n, dtype=np.intp), np.full(n, np.inf), np.zeros(n)
+    labels, divergences = np.zeros(n, dtype=np.intp), np.full(n, np.inf)
+    to_before = np.zeros(n)
     for start in range(0, len(centers), step):
         table = engine.encode(block.data, centers[start : start + step], alpha, beta)
         found, values = find_nearest(table)
@@ -231,8 +232,8 @@ def nearest_block(
         if before is not None:
             columns = before - start
             here = (columns >= 0) & (columns < table.shape[1])
-            own[here] = _pick(table, np.where(here, columns, 0))[here]
-    return labels, divergences, own
+            to_before[here] = _pick(table, np.where(here, columns, 0))[here]
+    return labels, divergences, to_before
 
 
 def find_nearest(table: RealArray) -> tuple[Indices, RealArray]:
@@ -245,7 +246,7 @@ def find_nearest(table: RealArray) -> tuple[Indices, RealArray]:
 
 
 def _pick(table: RealArray, columns: DeviceArray) -> RealArray:
-    there: DeviceArray = beside(columns, table)
+    there: DeviceArray = to_device_of(columns, table)
     return to_host(np.take_along_axis(table, there[:, None], axis=1)[:, 0])
 
 
@@ -282,7 +283,7 @@ def _means_block(
             continue
         matrices = np.ldexp(block.take(z, rows).there, -exponents[i])
         matrices = np.linalg.inv(matrices) if inverse[i] else matrices
-        sums[i] = to_host(arithmetic_mean(matrices, beside(weights, matrices)))
+        sums[i] = to_host(arithmetic_mean(matrices, to_device_of(weights, matrices)))
     return sums
 
 

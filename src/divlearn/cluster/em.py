@@ -108,7 +108,7 @@ class EM:
     def _maximize(self, mixture: Mixture, responsibilities: Responsibilities) -> Mixture:
         """Weights, then a few steps of the centres, then parameters and scales of the centres."""
         family, weights, alive = mixture.family, responsibilities.weights, responsibilities.alive
-        # What a gradient of this size promises is little beside tol: kappa d |G|^2 / 2.
+        # What a gradient of this size promises is little compared with tol: kappa d |G|^2 / 2.
         enough = np.sqrt(2 * _SHARE_OF_TOL * self.tol / (family.kappa * self.shards.d))
         tol = np.maximum(enough, _CENTER_TOLERANCE)
         means, spectra = responsibilities.move(mixture, tol, _CENTER_STEPS)
@@ -142,9 +142,9 @@ class EM:
             return fit(spectra, slice(None), self.share == "all")[:2]
         shift, rows = np.zeros(len(few)), np.flatnonzero(~few)
         parts = [fit(spectra.only(int(k)), slice(k, k + 1), False) for k in rows]
-        for k, (parameters, own, _) in zip(rows, parts, strict=True):
+        for k, (parameters, shifts, _) in zip(rows, parts, strict=True):
             family = family.replaced(np.array([k]), parameters)
-            shift[k] = own[0]
+            shift[k] = shifts[0]
         return family, shift
 
 
@@ -152,11 +152,11 @@ class Responsibilities:
     """How much every component has of every matrix, by the `Members` of every block."""
 
     def __init__(self, shards: Shards, members: Parts) -> None:
-        totals, own, self.log_likelihood = shards.reduce(_sums_block, parts=[members])
+        totals, kept, self.log_likelihood = shards.reduce(_sums_block, parts=[members])
         self.weights = totals / totals.sum()
         # Those that have more than a negligible part of some matrix.
-        self.alive: Indices = np.flatnonzero(own)
-        self._clusters = Clusters(shards, members, own)
+        self.alive: Indices = np.flatnonzero(kept)
+        self._clusters = Clusters(shards, members, kept)
 
     def spectra(self, centers: RealArray) -> Spectra:
         return self._clusters.spectra(self.alive, centers[self.alive])
@@ -207,11 +207,11 @@ def _nearest_block(block: Block, centers: RealArray, point: Point) -> Members:
 
 def _members(table: RealArray, log_likelihood: float) -> Members:
     rows = [np.flatnonzero(column > _NEGLIGIBLE) for column in table.T]
-    weights = [table[own, k] for k, own in enumerate(rows)]
+    weights = [table[some, k] for k, some in enumerate(rows)]
     return Members(rows, weights, table.sum(axis=0), log_likelihood)
 
 
 def _sums_block(_: Block, members: Members) -> tuple[RealArray, RealArray, float]:
     """Weights of components, with and without negligible parts, and the log-likelihood."""
-    own = np.array([weights.sum() for weights in members.weights])
-    return members.totals, own, members.log_likelihood
+    kept = np.array([weights.sum() for weights in members.weights])
+    return members.totals, kept, members.log_likelihood

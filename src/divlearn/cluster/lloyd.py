@@ -54,7 +54,7 @@ class _State:
     ) -> None:
         self.centers, self.parameters, self.found = centers, parameters, found
         sums = shards.reduce(lambda _, one: one.sums, parts=[found])
-        self.totals, self.losses, self.own, self.changed = sums
+        self.totals, self.losses, self.moved, self.changed = sums
 
 
 def run_lloyd(
@@ -92,8 +92,8 @@ class _Lloyd:
         before, parameters, rule = self.state, self.state.parameters, self.rule
         members = self.shards.hold(_members_block, len(before.centers), parts=[before.found])
         if isinstance(rule, Learned):
-            centers, own, spectra = self._move(members, self._measure_spectra)
-            self._note(iteration, "centroids", self.objective(own, parameters), parameters)
+            centers, moved, spectra = self._move(members, self._measure_spectra)
+            self._note(iteration, "centroids", self.objective(moved, parameters), parameters)
             n_seen = self.shards.n_seen
             parameters, objective, shift = rule.update(parameters, spectra, n_seen)
             centers *= np.exp(shift)
@@ -101,8 +101,8 @@ class _Lloyd:
             state = self._assign(centers, parameters, before)
         else:
             # One table of divergences shows both how far centroids came and the next clusters.
-            _, own, state = self._move(members, self._measure_table)
-            self._note(iteration, "centroids", self.objective(own, parameters), parameters)
+            _, moved, state = self._move(members, self._measure_table)
+            self._note(iteration, "centroids", self.objective(moved, parameters), parameters)
         self.state = self._relocate(state, before)
         changed = self.state.changed
         objective = self.objective(self.state.losses, parameters)
@@ -139,25 +139,25 @@ class _Lloyd:
         move = mover.conjugate_gradient if self.rule.paper else mover.fixed_point
         steps = _PAPER_STEPS if self.rule.paper else _STEPS
         centers[filled] = move(filled, centers[filled], (alpha, beta), steps)
-        own, measured = measure(members, centers)
-        risen = np.flatnonzero(own > (1 + _RISE) * state.losses)
+        moved, measured = measure(members, centers)
+        risen = np.flatnonzero(moved > (1 + _RISE) * state.losses)
         if len(risen):
             points = [(alpha, beta)] * len(risen)
             centers[risen] = mover.settle(risen, state.centers[risen], points, steps)
-            own, measured = measure(members, centers)
-        return centers, own, measured
+            moved, measured = measure(members, centers)
+        return centers, moved, measured
 
     def _measure_table(self, members: Parts, centers: RealArray) -> tuple[RealArray, _State]:
         state = self._assign(centers, self.state.parameters, self.state)
-        return state.own, state
+        return state.moved, state
 
     def _measure_spectra(self, members: Parts, centers: RealArray) -> tuple[RealArray, Spectra]:
         shards, parameters = self.shards, self.state.parameters
         clouds = shards.hold(_own_cloud_block, centers, parts=[members])
-        own = shards.reduce(
+        moved = shards.reduce(
             _own_losses_block, len(centers), parameters, parts=[self.state.found, clouds]
         )
-        return own, Spectra(shards, clouds, np.array([float(shards.n_seen)]))
+        return moved, Spectra(shards, clouds, np.array([float(shards.n_seen)]))
 
     def _assign(
         self, centers: RealArray, parameters: Parameters, before: _State | None = None
@@ -187,14 +187,14 @@ def _assign_block(
     block: Block, found: Found | None, centers: RealArray, alpha: float, beta: float
 ) -> Found:
     before = None if found is None else found.labels
-    labels, divergences, own = clusters.nearest_block(block, centers, alpha, beta, before)
+    labels, divergences, moved = clusters.nearest_block(block, centers, alpha, beta, before)
     weights, k = block.weights, len(centers)
     totals, losses = (
         np.bincount(labels, values, k).astype(float) for values in (weights, weights * divergences)
     )
     if before is None:
         return Found(labels, divergences, (totals, losses, losses, len(block)))
-    others = np.bincount(before, weights * own, k).astype(float)
+    others = np.bincount(before, weights * moved, k).astype(float)
     changed = int(np.count_nonzero((before != labels) & (weights > 0)))
     return Found(labels, divergences, (totals, losses, others, changed))
 
@@ -204,7 +204,7 @@ def _members_block(block: Block, found: Found, n_clusters: int) -> Members:
     order = np.argsort(seen, kind="stable")
     ends = np.searchsorted(seen[order], np.arange(1, n_clusters + 1))
     rows = np.split(order, ends)[:n_clusters]
-    return Members(rows, [block.weights[own] for own in rows])
+    return Members(rows, [block.weights[some] for some in rows])
 
 
 def _own_cloud_block(block: Block, members: Members, centers: RealArray) -> list[HeldCloud]:

@@ -92,9 +92,9 @@ def _remarks(em: EM, mixture: Mixture) -> list[str]:
     return remarks
 
 
-def _name(which: NDArray[np.bool_], own: bool) -> str:
+def _name(which: NDArray[np.bool_], separate: bool) -> str:
     """Subject of a sentence: some components, or all where they have it in common."""
-    if not own:
+    if not separate:
         return "all components have"
     found = np.flatnonzero(which)
     noun, verb = ("components", "have") if len(found) > 1 else ("component", "has")
@@ -182,11 +182,11 @@ class _Moves:
         labels, centers = found.labels_, np.stack([middle, middle])
         for _ in range(_ROUNDS):
             for k in np.unique(labels):
-                own = np.flatnonzero(labels == k)
+                members = np.flatnonzero(labels == k)
                 centers[k] = mean_abld(
-                    engine.take(data, own),
+                    engine.take(data, members),
                     *point,
-                    weights[own],
+                    weights[members],
                     centers[k],
                     max_iter=_STEPS,
                     engine=engine,

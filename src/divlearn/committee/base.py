@@ -18,7 +18,7 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Folded
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import Checked
-from divlearn.fitting.progress import overheard, say, tell
+from divlearn.fitting.progress import on_progress, say, tell
 from divlearn.kernels import POINTS
 from divlearn.kernels.shared import make_tables
 from divlearn.threads import check_jobs
@@ -51,7 +51,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
     # Members by name, in the order in which they are fitted: the later, the longer it takes.
     _quick: ClassVar[dict[str, Callable[..., BaseEstimator]]]
     _learned: ClassVar[type[BaseEstimator]]  # the member "iddl", after all others
-    _wrapper: ClassVar[type[BaseEstimator]]  # of members of a user's own
+    _wrapper: ClassVar[type[BaseEstimator]]  # of members that users pass
 
     members: Sequence[str | tuple[str, BaseEstimator]]
     time_limit: float | None
@@ -79,13 +79,13 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
     def _weigh(self, training: _D) -> None:
         """Weight the members, and keep held-out figures."""
 
-    def _fit(self, kind: type[_D], data: Checked, y: RealArray | Indices, own: Members) -> None:
+    def _fit(self, kind: type[_D], data: Checked, y: RealArray | Indices, users: Members) -> None:
         """Fit members to checked data on common folds, and weight them."""
         given = {"y": y, "weights": data.weights, "groups": data.kept_groups}
         with checkpointed(self, X=data.matrices, **given):
             folds = data.folds(self.cv, draw_seed(self.random_state))
             training = kind(data, folds, get_engine(self.engine, accuracy=LEARNING_ACCURACY))
-            found = self._fit_members(training, own, draw_seed(self.random_state))
+            found = self._fit_members(training, users, draw_seed(self.random_state))
             self.members_ = {name: found[name] for name in self._names() if name in found}
             self._weigh(training)
 
@@ -93,10 +93,10 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
         return [one if isinstance(one, str) else one[0] for one in self.members]
 
     def _check_parameters(self) -> Members:
-        """Check members and time, and return members of the user's own, by name."""
+        """Check members and time, and return members that the user passed, by name."""
         if isinstance(self.members, str) or not len(self.members):
             raise ValueError(f"members={self.members!r} must be a sequence of names")
-        own, known = {}, (*self._quick, "iddl")
+        users, known = {}, (*self._quick, "iddl")
         for one in self.members:
             if isinstance(one, str) and one not in known:
                 raise ValueError(
@@ -108,20 +108,20 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
                         f"member {one!r} must be a new name and a {self._kind}, such as "
                         f"('mine', {self._kind})"
                     )
-                own[one[0]] = self._wrapper(one[1])
-                own[one[0]]._check_parameters()
+                users[one[0]] = self._wrapper(one[1])
+                users[one[0]]._check_parameters()
         names = self._names()
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"member {twice[0]!r} is named twice; name it once")
         if not (self.time_limit is None or (is_number(self.time_limit) and self.time_limit > 0)):
             raise ValueError(f"time_limit={self.time_limit!r} must be > 0, in seconds, or None")
         check_jobs(self.n_jobs)
-        return own
+        return users
 
-    def _fit_members(self, training: _D, own: Members, seed: int) -> Members:
+    def _fit_members(self, training: _D, users: Members, seed: int) -> Members:
         """Fit the members, those that take longest last; an interrupt keeps what there is."""
         names = self._names()
-        kinds = [name for name in (*self._quick, *own, "iddl") if name in names]
+        kinds = [name for name in (*self._quick, *users, "iddl") if name in names]
         found: Members = {}
         notes: list[str] = []
         reached, limit, began = "", self.time_limit, clock()
@@ -133,11 +133,11 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
                     continue
                 tell(f"kinds of {self._kind}s", done, len(kinds), f"fitting {kind}{reached}")
                 say(self, f"{clock() - began:.1f} s: fitting {kind}{reached}")
-                fit = partial(self._fit_member, kind, training, own, seed)
+                fit = partial(self._fit_member, kind, training, users, seed)
                 # One member is needed, however long it takes.
                 end = began + limit if found and limit else np.inf
                 try:
-                    with overheard(partial(_check_time, end)):
+                    with on_progress(partial(_check_time, end)):
                         found[kind] = stage(kind, fit)
                 except _TimeUp:
                     notes.append(f"{kind} was left out: it did not finish in time_limit={limit:g}")
@@ -159,12 +159,12 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
         self.message_ = "; ".join([count, *notes])
         return found
 
-    def _fit_member(self, name: str, training: _D, own: Members, seed: int) -> BaseEstimator:
+    def _fit_member(self, name: str, training: _D, users: Members, seed: int) -> BaseEstimator:
         if name == "iddl":
             verbose = max(self.verbose - 1, 0)
             member = self._learned(random_state=seed, engine=self.engine, verbose=verbose)
         else:
-            member = own[name] if name in own else self._quick[name](engine=self.engine)
+            member = users[name] if name in users else self._quick[name](engine=self.engine)
             if self.n_jobs is not None and "n_jobs" in member.get_params(deep=False):
                 member.set_params(n_jobs=self.n_jobs)
         member.hermitian_ = self.hermitian_
@@ -196,7 +196,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
         return len(training.data.matrices)
 
     def _average(
-        self, training: _D, said: RealArray, final: RealArray, fit: FitWeights
+        self, training: _D, honest: RealArray, final: RealArray, fit: FitWeights
     ) -> tuple[RealArray, RealArray, Indices]:
         """Weight the members, and average held-out predictions with weights of the other folds.
 
@@ -209,12 +209,12 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
         counts = count_samples(data.weights[tested], units)
         found = fit(final, tested, counts)
         self.weights_ = dict(zip(self.members_, found.tolist(), strict=True))
-        average = np.empty(said.shape[1:])
+        average = np.empty(honest.shape[1:])
         for _, held in training.folds:
-            own = np.isin(tested, held)
-            others = ~own if not own.all() else own
-            without = fit(said[:, others], tested[others], counts[others])
-            average[own] = np.tensordot(without, said[:, own], axes=1)
+            inside = np.isin(tested, held)
+            others = ~inside if not inside.all() else inside
+            without = fit(honest[:, others], tested[others], counts[others])
+            average[inside] = np.tensordot(without, honest[:, inside], axes=1)
         return average, counts, units
 
     def _summarize(self, weighing: str, figures: dict[str, str], result: str) -> str:

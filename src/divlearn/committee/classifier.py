@@ -135,10 +135,10 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
         groups: ArrayLike | None = None,
     ) -> Self:
         """Fit and weight the members; parameters are those of `IDDLClassifier.fit`."""
-        own = self._check_parameters()
+        users = self._check_parameters()
         data = check_labelled(self, X, y, sample_weight, self.class_weight, groups)
         data.require_two("drop it or use IDDLClassifier")
-        self._fit(Training, data, data.codes, own)
+        self._fit(Training, data, data.codes, users)
         return self
 
     def _held_out(self, member: BaseEstimator) -> RealArray:
@@ -155,17 +155,17 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
     def _weigh(self, training: Training) -> None:
         data, tested = training.data, training.tested
         rows, members = data.kept[tested], self.members_.values()
-        said = floored(np.stack([one.oof_proba_[rows] for one in members]))
+        honest = floored(np.stack([one.oof_proba_[rows] for one in members]))
         final = np.stack([one._optimistic_proba[rows] for one in members])
 
         def fit(probabilities: RealArray, rows: Indices, counts: RealArray) -> RealArray:
             return fit_weights(probabilities, data.codes[rows], counts)
 
-        average, counts, units = self._average(training, said, final, fit)
+        average, counts, units = self._average(training, honest, final, fit)
         self.oof_proba_ = data.spread(tested, average)
         right = {
             name: p.argmax(axis=1) == data.codes[tested]
-            for name, p in zip([*self.members_, "average"], [*said, average], strict=True)
+            for name, p in zip([*self.members_, "average"], [*honest, average], strict=True)
         }
         self.oof_accuracy_ = {n: float(np.average(r, weights=counts)) for n, r in right.items()}
         simple = {name: right[name] for name in self.members_ if name != "iddl"}

@@ -132,10 +132,10 @@ class SPDRegressor(
         X has the shape (n_matrices, d, d), the others (n_matrices,). Only ratios of weights matter;
         zero leaves a matrix out. Matrices of one group are held out together.
         """
-        own = self._check_parameters()
+        users = self._check_parameters()
         data = check_numbered(self, X, y, sample_weight, groups)
         self.n_features_in_ = data.matrices.shape[-1]
-        self._fit(NumberedTraining, data, data.y[data.kept], own)
+        self._fit(NumberedTraining, data, data.y[data.kept], users)
         return self
 
     def _held_out(self, member: BaseEstimator) -> RealArray:
@@ -143,22 +143,22 @@ class SPDRegressor(
 
     def _figure(self, name: str, member: BaseEstimator, training: NumberedTraining) -> str:
         data, rows = training.data, training.tested
-        said = data.standardize(member.oof_prediction_[data.kept[rows]])
-        return f"R2: {name} {r_squared(data.numbers[rows], said, data.weights[rows]):.3f}"
+        honest = data.standardize(member.oof_prediction_[data.kept[rows]])
+        return f"R2: {name} {r_squared(data.numbers[rows], honest, data.weights[rows]):.3f}"
 
     def _weigh(self, training: NumberedTraining) -> None:
         data, tested = training.data, training.tested
         rows, members = data.kept[tested], self.members_.values()
-        said = data.standardize(np.stack([one.oof_prediction_[rows] for one in members]))
+        honest = data.standardize(np.stack([one.oof_prediction_[rows] for one in members]))
         final = data.standardize(np.stack([one._optimistic_prediction[rows] for one in members]))
 
         def fit(predictions: RealArray, rows: Indices, counts: RealArray) -> RealArray:
             return fit_number_weights(predictions, data.numbers[rows], counts)
 
-        average, counts, units = self._average(training, said, final, fit)
+        average, counts, units = self._average(training, honest, final, fit)
         self.oof_prediction_ = data.spread(tested, restore(average, data.mean, data.scale))
         numbers, names = data.numbers[tested], [*self.members_, "average"]
-        each = dict(zip(names, [*said, average], strict=True))
+        each = dict(zip(names, [*honest, average], strict=True))
         self.oof_r2_ = {name: r_squared(numbers, one, counts) for name, one in each.items()}
         self.oof_mae_ = {
             name: float(data.scale * np.average(np.abs(one - numbers), weights=counts))

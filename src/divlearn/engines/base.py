@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from divlearn.arrays import DeviceArray, IntArray, RealArray, as_real, beside, to_host
+from divlearn.arrays import DeviceArray, IntArray, RealArray, as_real, to_device_of, to_host
 from divlearn.checks import check_count
 from divlearn.engines.data import (
     Prepared,
@@ -288,13 +288,13 @@ class Engine(ABC):
         self, data: Prepared, filters: RealArray, alpha: RealArray, beta: RealArray
     ) -> RealArray:
         X = data.there
-        return encode_filters(X, beside(filters, X), alpha, beta)
+        return encode_filters(X, to_device_of(filters, X), alpha, beta)
 
     def _pull_filters(
         self, data: Prepared, filters: RealArray, *given: RealArray, parameters: bool
     ) -> FilterPullback:
         X = data.there
-        return pull_filters(X, beside(filters, X), *given, parameters=parameters)
+        return pull_filters(X, to_device_of(filters, X), *given, parameters=parameters)
 
     def usable(self, atoms: RealArray) -> bool:
         """Say what `divlearn.spd.usable` does, of atoms that may be where the engine works."""

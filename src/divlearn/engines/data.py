@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from divlearn.arrays import Indices, IntArray, RealArray, beside, to_host
+from divlearn.arrays import Indices, IntArray, RealArray, to_device_of, to_host
 from divlearn.engines.parameters import Parameters
 from divlearn.tolerances import ALIKE
 
@@ -144,9 +144,9 @@ def add_part(result: Pullback, extra: Pullback, rows: slice, atom: slice) -> Non
     for name in ("atoms", "whitened", "alpha", "beta"):
         sums, share = getattr(result, name), getattr(extra, name)
         if sums is not None:
-            sums[atom] += beside(share, sums)
+            sums[atom] += to_device_of(share, sums)
     if result.values is not None:
-        result.values[rows, atom] = beside(extra.values, result.values)
+        result.values[rows, atom] = to_device_of(extra.values, result.values)
 
 
 def lost_atoms(found: Pullback) -> Indices:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from divlearn import tolerances
-from divlearn.arrays import DeviceArray, Indices, RealArray, as_real, beside
+from divlearn.arrays import DeviceArray, Indices, RealArray, as_real, to_device_of
 
 _EPS = float(np.finfo(np.float64).eps)
 _ROUTES = np.array(["spectrum", "trace", "inverse trace", "logdet"])
@@ -37,11 +37,11 @@ class Parameters:
         a, b = np.empty((2, *shape))
         a[...], b[...] = first, second
         a, b = a.reshape(n_atoms, -1), b.reshape(n_atoms, -1)
-        # D^(-a,-b) = D^(b,a): such pairs are turned round, their gradients back by `restore`.
-        self._turned = (a <= 0) & (b <= 0) & ((a < 0) | (b < 0))
+        # D^(-a,-b) = D^(b,a): negative pairs become positive, and `restore` maps gradients back.
+        self._negative = (a <= 0) & (b <= 0) & ((a < 0) | (b < 0))
         # Adding zero turns -0.0 into 0.0.
-        self.alpha: RealArray = np.where(self._turned, -b, a) + 0.0
-        self.beta: RealArray = np.where(self._turned, -a, b) + 0.0
+        self.alpha: RealArray = np.where(self._negative, -b, a) + 0.0
+        self.beta: RealArray = np.where(self._negative, -a, b) + 0.0
         self.shape = shape  # of the caller, (n_atoms,) or (n_atoms, m)
 
     @property
@@ -60,14 +60,14 @@ class Parameters:
     def _part(self, index: DeviceArray, pairs: tuple[int, ...]) -> Parameters:
         some = copy(self)  # which checks nothing again
         some.alpha, some.beta = self.alpha[index], self.beta[index]
-        some._turned, some.shape = self._turned[index], (len(some.alpha), *pairs)
+        some._negative, some.shape = self._negative[index], (len(some.alpha), *pairs)
         return some
 
     def restore(self, alpha: RealArray, beta: RealArray) -> tuple[RealArray, RealArray]:
         """Bring gradients in alpha and beta, wherever they are, to the pairs as they were given."""
-        if self._turned.any():
-            turned = beside(self._turned, alpha)
-            alpha, beta = np.where(turned, -beta, alpha), np.where(turned, -alpha, beta)
+        if self._negative.any():
+            negative = to_device_of(self._negative, alpha)
+            alpha, beta = np.where(negative, -beta, alpha), np.where(negative, -alpha, beta)
         return alpha.reshape(self.shape), beta.reshape(self.shape)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from divlearn.arrays import Indices, RealArray, beside, on_device, to_host
+from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
 from divlearn.spectral import abld_scalar
 
 # Entries of products of filters and matrices that are held at a time: in a cache of the host, and
@@ -178,7 +178,7 @@ class _Functions:
     def _of_spectra(self, pair: int, *names: str) -> list[RealArray]:
         """Sum functions of `abld_scalar` over the eigenvalues."""
         known = self._scalars(pair, *names)
-        return [beside(one.sum(axis=1), self.Y) for one in known]
+        return [to_device_of(one.sum(axis=1), self.Y) for one in known]
 
     def _scalars(self, pair: int, *names: str) -> list[RealArray]:
         t = self.spectra[0]
@@ -191,7 +191,7 @@ class _Functions:
         t, vectors = self.spectra
         (slopes,) = self._scalars(pair, "f_t")
         full = (vectors * (slopes * np.exp(-t))[:, None, :]) @ vectors.mT
-        return beside(np.moveaxis(full, 0, 2), self.Y)
+        return to_device_of(np.moveaxis(full, 0, 2), self.Y)
 
 
 # --- small matrices, entries first ----------------------------------------------------------------

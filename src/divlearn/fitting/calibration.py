@@ -42,12 +42,12 @@ class Calibration(NamedTuple):
 
 
 def calibrate_by(
-    own: RealArray, scores: RealArray, codes: Indices, weights: RealArray
+    held_out: RealArray, scores: RealArray, codes: Indices, weights: RealArray
 ) -> RealArray:
     """Turn scores into probabilities by a calibration on other scores, where there are some."""
     if not len(scores):
-        return np.exp(Calibration(own.shape[-1] // 2, 1.0).log_probabilities(own))
-    return np.exp(calibrate(scores, codes, weights).log_probabilities(own))
+        return np.exp(Calibration(held_out.shape[-1] // 2, 1.0).log_probabilities(held_out))
+    return np.exp(calibrate(scores, codes, weights).log_probabilities(held_out))
 
 
 def calibrate(scores: RealArray, codes: Indices, weights: RealArray) -> Calibration:

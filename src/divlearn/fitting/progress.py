@@ -38,8 +38,8 @@ def listen(listener: Listener | None) -> Iterator[None]:
 
 
 @contextmanager
-def overheard(check: Callable[[], None]) -> Iterator[None]:
-    """Call a function whenever work inside tells how far it is; an error ends the work."""
+def on_progress(check: Callable[[], None]) -> Iterator[None]:
+    """Call a function whenever work inside reports progress; an error ends the work."""
     listener = _listener.get()
 
     def both(what: str, done: int, total: int, news: str) -> None:

@@ -74,11 +74,11 @@ def choose(
     optimistic = np.exp(calibration.log_probabilities(scores))
     chosen = [held_out.best(*inner, without=number) for number in range(len(folds))]
     probabilities = []
-    for number, (one, own) in enumerate(zip(chosen, held_out.decisions(chosen), strict=True)):
+    for number, (one, part) in enumerate(zip(chosen, held_out.decisions(chosen), strict=True)):
         others, where = held_out.without(one, number)
         place = np.concatenate([rows[:0], *where])
-        scores = forms.all(np.concatenate([own[:0], *others]))
-        probabilities.append(calibrate_by(forms.all(own), scores, codes[place], weights[place]))
+        scores = forms.all(np.concatenate([part[:0], *others]))
+        probabilities.append(calibrate_by(forms.all(part), scores, codes[place], weights[place]))
     rows, averaged = average_held_out(probabilities, folds, len(codes))
     _, decisions = held_out.average(chosen, len(codes))
     return Chosen(best, calibration, rows, averaged, decisions, optimistic)

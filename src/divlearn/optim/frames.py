@@ -8,7 +8,7 @@ from math import factorial
 
 import numpy as np
 
-from divlearn.arrays import RealArray, beside
+from divlearn.arrays import RealArray, to_device_of
 
 _LONGEST = 20.0  # of half a step, in units of the metric: further is overflow, not learning
 _ROUNDING = 1e-17
@@ -37,7 +37,7 @@ def _exponential_series(X: RealArray, norm: float) -> RealArray:
     rest = np.array([[1 / factorial(4 * j + i) for i in (1, 2, 3)] for j in range(groups)])
     square = X @ X
     powers = np.stack([X, square, square @ X])
-    sums = (beside(rest, X) @ powers.reshape(3, -1)).reshape(groups, *X.shape)
+    sums = (to_device_of(rest, X) @ powers.reshape(3, -1)).reshape(groups, *X.shape)
     for part in range(groups):  # the identity, on diagonals
         sums[part].reshape(len(X), -1)[:, :: X.shape[-1] + 1] += 1 / factorial(4 * part)
     total: RealArray = sums[-1]

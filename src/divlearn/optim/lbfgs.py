@@ -4,7 +4,7 @@ from collections import deque
 
 import numpy as np
 
-from divlearn.arrays import RealArray, beside, to_host
+from divlearn.arrays import RealArray, to_device_of, to_host
 from divlearn.optim.problem import (
     Callback,
     Problem,
@@ -56,7 +56,7 @@ class Memory:
             vectors[:, held] = 0
         # The result is a sum of these vectors, and its weights depend on their products alone.
         weights = _two_loops(to_host(vectors @ vectors.T), list(reversed(self._slots)))
-        product: RealArray = (beside(weights, vectors) @ vectors).reshape(gradient.shape)
+        product: RealArray = (to_device_of(weights, vectors) @ vectors).reshape(gradient.shape)
         if held is not None:
             vectors[:, held] = kept
         return product
