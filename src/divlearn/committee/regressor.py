@@ -59,18 +59,7 @@ class SPDRegressor(
         neighbour" chooses its divergence. "iddl" is `IDDLRegressor`. A pair of a name and any
         regressor of matrices, such as a pipeline, adds a member of your own; see
         `CrossValidatedRegressor`.
-    time_limit : float, optional
-        Seconds after which no further member is started; see `SPDClassifier`.
-    cv : int or splitter, default=4
-        Folds. If matrices of one group resemble each other, pass ``groups`` to `fit`: folds then
-        keep groups together. Otherwise held-out figures are too high, and weights favour members
-        that overfit.
-    random_state : int, RandomState or None
-    engine : str or Engine, default="auto"
-    n_jobs : int or None, default=None
-        Threads that fit members of your own and candidates of others; see `SPDClassifier`.
-    verbose : int, default=0, 1 prints what is being fitted and the R2 so far.
-    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
+    time_limit, cv, random_state, engine, n_jobs, verbose, regularize : as in `SPDClassifier`
 
     Attributes
     ----------
@@ -127,11 +116,7 @@ class SPDRegressor(
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Self:
-        """Fit and weight the members.
-
-        X has the shape (n_matrices, d, d), the others (n_matrices,). Only ratios of weights matter;
-        zero leaves a matrix out. Matrices of one group are held out together.
-        """
+        """Fit and weight the members; parameters are those of `TangentRegressor.fit`."""
         users = self._check_parameters()
         data = check_numbered(self, X, y, sample_weight, groups)
         self.n_features_in_ = data.matrices.shape[-1]

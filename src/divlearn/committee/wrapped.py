@@ -131,13 +131,7 @@ class CrossValidatedRegressor(Wrapped, HeldOutRegressor[tuple[()]]):
     estimator : regressor or pipeline
         It takes matrices, shape (n_matrices, d, d), and has `predict`. Sample weights and groups
         are passed to it if its `fit` takes them.
-    cv : int or splitter, default=4
-    random_state : int, RandomState or None, default=None
-        Shuffles the folds.
-    n_jobs : int or None, default=1
-        Threads that fit copies of the estimator, as in scikit-learn; None for all that
-        ``OMP_NUM_THREADS`` allows.
-    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
+    cv, random_state, n_jobs, regularize : as in `CalibratedClassifier`
 
     Attributes
     ----------
