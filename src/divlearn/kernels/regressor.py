@@ -7,7 +7,6 @@ from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import eigh
 
 from divlearn.arrays import RealArray
 from divlearn.checks import RandomState
@@ -23,13 +22,12 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Grid
 from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
 from divlearn.kernels.classifier import POINTS, check_positive
+from divlearn.kernels.ridge import PENALTIES, KernelModel, KernelRidge
 from divlearn.kernels.shared import shared_table
 from divlearn.kernels.tables import decay, find_copies, median_scale, symmetric_table
 from divlearn.tolerances import LEARNING_ACCURACY
 
 Candidate = tuple[Divergence, float, float]  # a scale and a penalty
-Model = tuple[RealArray, float]  # coefficients of kernels with the training matrices, and b
-PENALTIES = tuple(10.0**power for power in range(-5, 4))  # to choose from
 
 
 def usual_divergences() -> list[Divergence]:
@@ -54,7 +52,13 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
         training matrices that differ.
     penalties : array-like, default=(1e-5, 1e-4, ..., 1e3)
         Factors > 0 of the squared norm of f in the loss.
-    cv, random_state, engine, n_jobs, regularize : as in `TangentClassifier`
+    cv : int or splitter, default=4
+    random_state : int, RandomState or None, default=None
+    engine : str or Engine, default="auto"
+    n_jobs : int or None, default=None
+        Threads that fit candidates and folds, as in scikit-learn; None for those of the engine. The
+        result is the same for any number.
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
     ----------
@@ -75,7 +79,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
     True
     """
 
-    model_: tuple[Annotated[RealArray, "n_kept"], float]
+    model_: KernelModel
     matrices_: Annotated[RealArray, "n_kept d d"]
 
     def __init__(
@@ -126,7 +130,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
 
     def _learner(
         self, training: NumberedTraining, number: int
-    ) -> Callable[[Candidate], tuple[Model, Candidate]]:
+    ) -> Callable[[Candidate], tuple[KernelModel, Candidate]]:
         rows, data = training.parts[number][0], training.data
 
         @lru_cache(maxsize=1)  # candidates that differ in their penalty follow each other
@@ -141,36 +145,15 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
         self.matrices_ = training.data.matrices
 
     def _decide(
-        self, model: tuple[Model, Candidate], training: NumberedTraining, number: int
+        self, model: tuple[KernelModel, Candidate], training: NumberedTraining, number: int
     ) -> RealArray:
-        ((coefficients, offset), (divergence, scale, _)) = model
-        train, held = training.parts[number]
-        table = shared_table(training, divergence, POINTS)[np.ix_(held, train)]
-        return decay(table, scale) @ coefficients + offset
+        (found, (divergence, scale, _)), (train, held) = model, training.parts[number]
+        return found.decide(
+            decay(shared_table(training, divergence, POINTS)[np.ix_(held, train)], scale)
+        )
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
         divergence, scale, _ = self.best_params_.values()
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
         table = symmetric_table(divergence, engine, matrices, self.matrices_)
-        coefficients, offset = self.model_
-        return decay(table, scale) @ coefficients + offset
-
-
-class KernelRidge:
-    r"""Minimise :math:`\sum_i w_i (y_i - b - f(X_i))^2 + \lambda \|f\|^2` for any penalty.
-
-    b is the weighted mean of y. Kernels of some divergences are not positive definite: directions
-    of negative eigenvalues are left out.
-    """
-
-    def __init__(self, kernel: RealArray, numbers: RealArray, weights: RealArray) -> None:
-        self._roots = np.sqrt(weights)
-        self._offset = float(np.average(numbers, weights=weights))
-        values, vectors = eigh(self._roots[:, None] * kernel * self._roots, driver="evd")
-        self._values, self._vectors = values[values > 0], vectors[:, values > 0]
-        self._projected = (self._roots * (numbers - self._offset)) @ self._vectors
-
-    def learn(self, penalty: float) -> Model:
-        """Return the coefficients of kernels with the training matrices, and b."""
-        shrunk = self._projected / (self._values + penalty)
-        return self._roots * (self._vectors @ shrunk), self._offset
+        return self.model_.decide(decay(table, scale))

@@ -24,7 +24,6 @@ from divlearn.divergence import (
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.held_out import Folded
 from divlearn.fitting.labelled import check_labelled, check_new
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training
 from divlearn.kernels.classifier import POINTS
@@ -228,36 +227,7 @@ def _take_nearest(distances: RealArray, neighbors: Indices, k: int) -> tuple[Rea
     return distances[rows, order], neighbors[rows, order]
 
 
-class NearestMatrices:
-    """What estimators share that choose a divergence and a number of nearest matrices."""
-
-    matrices_: Annotated[RealArray, "n_kept d d"]
-
-    def __init__(
-        self,
-        *,
-        cv: Splitter = 4,
-        random_state: RandomState = None,
-        engine: str | Engine = "auto",
-        n_jobs: int | None = None,
-        regularize: str | float = "raise",
-    ) -> None:
-        self.cv, self.random_state = cv, random_state
-        self.engine, self.n_jobs, self.regularize = engine, n_jobs, regularize
-
-    def _describe(self, candidate: Candidate) -> dict[str, Divergence | int]:
-        return dict(zip(("divergence", "n_neighbors"), candidate, strict=True))
-
-    def _learner(self, training: Folded, number: int) -> Callable[[Candidate], Candidate]:
-        return lambda candidate: candidate  # matrices are all there is to know
-
-    def _table(self, matrices: RealArray, divergence: Divergence) -> RealArray:
-        """Symmetrised divergences of new matrices to those of `fit`."""
-        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-        return symmetric_table(divergence, engine, matrices, self.matrices_)
-
-
-class NearestClassifier(NearestMatrices, HeldOutClassifier[Candidate]):
+class NearestClassifier(HeldOutClassifier[Candidate]):
     r"""Classify SPD matrices by the mean divergence to the nearest matrices of every class.
 
     .. math:: p(y = k \,|\, X) \propto D_k^{-1/T} ,
@@ -269,7 +239,13 @@ class NearestClassifier(NearestMatrices, HeldOutClassifier[Candidate]):
 
     Parameters
     ----------
-    cv, random_state, engine, n_jobs, regularize : as in `TangentClassifier`
+    cv : int or splitter, default=4
+    random_state : int, RandomState or None, default=None
+    engine : str or Engine, default="auto"
+    n_jobs : int or None, default=None
+        Threads that fit candidates and folds, as in scikit-learn; None for those of the engine. The
+        result is the same for any number.
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
     ----------
@@ -290,13 +266,32 @@ class NearestClassifier(NearestMatrices, HeldOutClassifier[Candidate]):
     1.0
     """
 
+    matrices_: Annotated[RealArray, "n_kept d d"]
     codes_: Annotated[Indices, "n_kept"]
+
+    def __init__(
+        self,
+        *,
+        cv: Splitter = 4,
+        random_state: RandomState = None,
+        engine: str | Engine = "auto",
+        n_jobs: int | None = None,
+        regularize: str | float = "raise",
+    ) -> None:
+        self.cv, self.random_state = cv, random_state
+        self.engine, self.n_jobs, self.regularize = engine, n_jobs, regularize
 
     def _grid(self, training: Training) -> Grid[Candidate]:
         few = len(training.data.codes) <= LARGE
         members = [get_member(point).symmetrize() for point in POINTS] if few else []
         pairs = product([LOG_EUCLIDEAN, *members], _COUNTS)
         return Grid(list(pairs))
+
+    def _describe(self, candidate: Candidate) -> dict[str, Divergence | int]:
+        return dict(zip(("divergence", "n_neighbors"), candidate, strict=True))
+
+    def _learner(self, training: Training, number: int) -> Callable[[Candidate], Candidate]:
+        return lambda candidate: candidate  # matrices are all there is to know
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
         self.matrices_, self.codes_ = training.data.matrices, training.data.codes
@@ -313,18 +308,20 @@ class NearestClassifier(NearestMatrices, HeldOutClassifier[Candidate]):
         return _scores(np.concatenate([_class_means(one, codes, count) for one in tables]))
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
-        divergence, count = self.best_params_.values()
-        return _scores(_class_means(self._table(matrices, divergence), self.codes_, count))
+        divergence, count = self.best_params_["divergence"], self.best_params_["n_neighbors"]
+        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
+        table = symmetric_table(divergence, engine, matrices, self.matrices_)
+        return _scores(_class_means(table, self.codes_, count))
 
 
 def _class_means(table: RealArray, codes: Indices, count: int) -> RealArray:
     """Mean divergences to the nearest matrices of every class."""
     means = []
     for code in range(codes.max() + 1):
-        same = table[:, codes == code]
-        if same.shape[1] > count:
-            same = np.partition(same, count - 1, axis=1)[:, :count]
-        means.append(np.sort(same, axis=1).mean(axis=1))
+        own = table[:, codes == code]
+        if own.shape[1] > count:
+            own = np.partition(own, count - 1, axis=1)[:, :count]
+        means.append(np.sort(own, axis=1).mean(axis=1))
     return np.stack(means, axis=1)
 
 

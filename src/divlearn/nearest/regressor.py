@@ -1,22 +1,29 @@
 """Nearest neighbours of SPD matrices that predict numbers."""
 
+from collections.abc import Callable
 from itertools import product
 from typing import Annotated
 
 import numpy as np
 
 from divlearn.arrays import RealArray
+from divlearn.checks import RandomState
+from divlearn.divergence import Divergence
+from divlearn.engines import Engine, get_engine
+from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Grid
 from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
 from divlearn.kernels.classifier import POINTS
 from divlearn.kernels.regressor import usual_divergences
 from divlearn.kernels.shared import shared_table
-from divlearn.nearest.neighbors import Candidate, NearestMatrices
+from divlearn.kernels.tables import symmetric_table
+from divlearn.nearest.neighbors import Candidate
+from divlearn.tolerances import LEARNING_ACCURACY
 
 _COUNTS = (1, 2, 4, 8, 16, 32, 64)  # of neighbours, to choose from
 
 
-class NearestRegressor(NearestMatrices, HeldOutRegressor[Candidate]):
+class NearestRegressor(HeldOutRegressor[Candidate]):
     r"""Predict the mean number of the nearest training matrices.
 
     Neighbours of a matrix are the training matrices with the smallest symmetrised divergences to
@@ -24,7 +31,13 @@ class NearestRegressor(NearestMatrices, HeldOutRegressor[Candidate]):
 
     Parameters
     ----------
-    cv, random_state, engine, n_jobs, regularize : as in `TangentClassifier`
+    cv : int or splitter, default=4
+    random_state : int, RandomState or None, default=None
+    engine : str or Engine, default="auto"
+    n_jobs : int or None, default=None
+        Threads that fit candidates and folds, as in scikit-learn; None for those of the engine. The
+        result is the same for any number.
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
     ----------
@@ -49,13 +62,32 @@ class NearestRegressor(NearestMatrices, HeldOutRegressor[Candidate]):
     True
     """
 
+    matrices_: Annotated[RealArray, "n_kept d d"]
     numbers_: Annotated[RealArray, "n_kept"]
     shares_: Annotated[RealArray, "n_kept"]
+
+    def __init__(
+        self,
+        *,
+        cv: Splitter = 4,
+        random_state: RandomState = None,
+        engine: str | Engine = "auto",
+        n_jobs: int | None = None,
+        regularize: str | float = "raise",
+    ) -> None:
+        self.cv, self.random_state = cv, random_state
+        self.engine, self.n_jobs, self.regularize = engine, n_jobs, regularize
 
     def _grid(self, training: NumberedTraining) -> Grid[Candidate]:
         fewest = min(len(train) for train, _ in training.parts)
         counts = [count for count in _COUNTS if count <= max(fewest, 1)]
         return Grid(list(product(usual_divergences(), counts)))
+
+    def _describe(self, candidate: Candidate) -> dict[str, Divergence | int]:
+        return dict(zip(("divergence", "n_neighbors"), candidate, strict=True))
+
+    def _learner(self, training: NumberedTraining, number: int) -> Callable[[Candidate], Candidate]:
+        return lambda candidate: candidate  # matrices are all there is to know
 
     def _fit_model(self, training: NumberedTraining, best: Candidate) -> None:
         data = training.data
@@ -68,8 +100,9 @@ class NearestRegressor(NearestMatrices, HeldOutRegressor[Candidate]):
         return _mean_of_nearest(table[np.ix_(held, train)], *known, count)
 
     def _decide_new(self, matrices: RealArray) -> RealArray:
-        divergence, count = self.best_params_.values()
-        table = self._table(matrices, divergence)
+        divergence, count = self.best_params_["divergence"], self.best_params_["n_neighbors"]
+        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
+        table = symmetric_table(divergence, engine, matrices, self.matrices_)
         return _mean_of_nearest(table, self.numbers_, self.shares_, count)
 
 
