@@ -63,10 +63,10 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, B
 
     @abstractmethod
     def _measure(self) -> Measure:
-        """How divergences of a block of matrices to the centroids are computed."""
+        """Return a function of a block that computes divergences to the centroids."""
 
     def _nearest(self) -> Nearest:
-        """How the nearest centroids of a block, and divergences to them, are found."""
+        """Return a function of a block that finds the nearest centroids, and the divergences."""
         measure = self._measure()
         return lambda block: find_nearest(measure(block))
 
@@ -112,7 +112,7 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, B
 
 
 def repeat(turn: Callable[[int], tuple[str, str | None]], max_iter: int) -> tuple[int, bool, str]:
-    """Take turns until one says why to stop; how many, whether converged, and why it stopped."""
+    """Iterate until a turn returns a reason to stop; return their number, convergence and why."""
     iteration = 0
     with stoppable():
         while iteration < max_iter:

@@ -149,7 +149,7 @@ class EM:
 
 
 class Responsibilities:
-    """How much every component has of every matrix, by the `Members` of every block."""
+    """Responsibilities of components for matrices, as `Members` of every block."""
 
     def __init__(self, shards: Shards, members: Parts) -> None:
         totals, kept, self.log_likelihood = shards.reduce(_sums_block, parts=[members])

@@ -63,7 +63,7 @@ class _KMeans(CentroidModel):
 
     @abstractmethod
     def _rule(self) -> Rule | EmbeddedMetric:
-        """How alpha and beta are chosen, or the metric, of vectors, that takes their place."""
+        """Return the rule that chooses alpha and beta, or the metric of vectors in their place."""
 
     @fit_method
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:

@@ -217,7 +217,7 @@ class Rule:
         self.start: Parameters = (alpha, beta, math.nan)
 
     def begin(self, mean: float, d: int) -> Parameters:
-        """Where the parameters start, given the mean divergence to the first centroids."""
+        """Return initial parameters, given the mean divergence to the first centroids."""
         return self.start
 
     def objective(self, mean: float, parameters: Parameters, weight: float, d: int) -> float:

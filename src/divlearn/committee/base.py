@@ -1,4 +1,4 @@
-"""What committees share: which members they have, how these are fitted, and their average."""
+"""Base of committees: the fits of their members, and the average of these."""
 
 import time
 from abc import abstractmethod

@@ -28,7 +28,7 @@ Matrices = ArrayLike | Prepared
 
 
 class Search(NamedTuple):
-    """How to look for a mean that has no closed form; see `Divergence.mean`."""
+    """Settings of the search for a mean that has no closed form; see `Divergence.mean`."""
 
     engine: Engine
     init: ArrayLike | None

@@ -1,4 +1,4 @@
-"""What engines take and return: matrices, requests and gradients, and their checks."""
+"""Input and output of engines: prepared matrices, requests and gradients, and their checks."""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property

@@ -72,7 +72,7 @@ class Parameters:
 
 
 def value_routes(parameters: Parameters) -> NDArray[np.str_]:
-    """How each atom's values are found: "spectrum", "trace", "inverse trace" or "logdet"."""
+    """Route to the values of each atom: "spectrum", "trace", "inverse trace" or "logdet"."""
     if parameters.alpha.shape[1] > 1:
         return np.full(len(parameters.alpha), "spectrum")
     alpha, beta = parameters.alpha[:, 0], parameters.beta[:, 0]
@@ -84,7 +84,7 @@ def value_routes(parameters: Parameters) -> NDArray[np.str_]:
 def gradient_routes(
     parameters: Parameters, atoms: DeviceArray, extremes: Extremes, condition_limit: float
 ) -> NDArray[np.str_]:
-    """How each atom's gradient is found; without eigenvectors where that is accurate."""
+    """Route to the gradient of each atom; without eigenvectors where that is accurate."""
     spread, low, high = extremes
     sound = spread <= tolerances.largest_spread(condition_limit) / atoms.spread
     for exponent in (low, high):

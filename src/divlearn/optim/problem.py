@@ -43,7 +43,7 @@ class Problem(Protocol):
         """Take a step."""
 
     def size(self, step: RealArray) -> float:
-        """How long a step is, in units in which the objective changes at about one."""
+        """Length of a step, in units in which the objective changes at about one."""
 
     def limits(self, point: Any) -> RealArray | float:
         """Most negative step allowed in each coordinate: minus infinity where it is free."""

@@ -26,7 +26,7 @@ cp: Any = _CuPy()
 
 
 def kind_of(array: DeviceArray) -> str:
-    """Whose array it is: "cupy" or "torch" on a GPU, "numpy" for anything else."""
+    """Library of an array: "cupy" or "torch" on a GPU, "numpy" for anything else."""
     package = type(array).__module__.partition(".")[0]
     if package == "cupy":
         return "cupy"

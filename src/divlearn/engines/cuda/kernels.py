@@ -57,7 +57,7 @@ def _even(x: int) -> int:
 
 
 class Layout:
-    """How a team of threads shares the columns of a matrix, as in ``team.cuh``."""
+    """Distribution of the columns of a matrix over a team of threads, as in ``team.cuh``."""
 
     def __init__(self, d: int, part: str = "") -> None:
         team, columns, blocks = -(-d // _WARP) * _WARP, 1, 1
@@ -160,7 +160,7 @@ class Kernels:
 
     @cached_property
     def multiprocessors(self) -> int:
-        """How many the device has that the kernels were compiled on."""
+        """Number of multiprocessors of the device that the kernels were compiled on."""
         return int(cp.cuda.Device().attributes["MultiProcessorCount"])
 
     def launch(self, kernel: str, grid: tuple[int, ...], threads: int, *arguments: Any) -> None:
