@@ -142,14 +142,6 @@ def test_closed_forms(point, d):
     assert_within(np.abs(abld(X, Y[0], *point)[0] - exact[0]), allowed[0])
 
 
-def test_airm_is_half_the_squared_distance():
-    X, Y = pairs(5, 4)
-    whitener = powm(X, -0.5)
-    exact = 0.5 * (logm(whitener @ Y @ whitener) ** 2).sum(axis=(1, 2))
-    allowed = tolerance(X, Y, 0, 0) + 16 * EPS * np.linalg.cond(X) * np.sqrt(exact)
-    assert_within(np.abs(abld(X, Y, 0, 0) - exact), allowed)
-
-
 # --- properties -----------------------------------------------------------------------------------
 
 seeds = st.integers(0, 2**32 - 1)
@@ -535,18 +527,6 @@ def test_float32_gradients():
         computed = getattr(g, name)
         assert computed.dtype == np.float32
         assert np.array_equal(computed, getattr(right, name).astype(np.float32))
-
-
-def test_closed_gradient_on_the_line_theta_one():
-    """With N = alpha X + beta Y: grad_Y = (N^-1 - Y^-1)/alpha, grad_X = (N^-1 - X^-1)/beta."""
-    X, Y = pairs(5, 4)
-    alpha, beta = 0.3, 0.7
-    g, inverse = abld_grad(X, Y, alpha, beta), np.linalg.inv(alpha * X + beta * Y)
-    t, error = spectra(X, Y)
-    allowed = gradient_error(t, alpha, beta, error) / (alpha * beta)
-    for matrix, computed, weight in ((Y, g.Y, alpha), (X, g.X, beta)):
-        exact = (inverse - np.linalg.inv(matrix)) / weight
-        assert_within(frobenius(in_frame_of(matrix, computed - exact)), allowed)
 
 
 def test_mixed_precision_is_computed_in_the_wider_one():

@@ -79,14 +79,15 @@ def test_a_low_rank_finds_the_source(rank):
 
 def test_auto_averages_ranks():
     X, y = filtered(n=120)
-    model = IDDLClassifier(random_state=0).fit(X, y)
+    options = {"random_state": 0, "max_iter": 2, "cv": 2}
+    model = IDDLClassifier(**options).fit(X, y)
     ranks = {one.atoms.shape[2] for one in model.models_}
     assert ranks == {10, 1, 2, 4}
     assert model.atoms_.shape[1:] == (10, 10)
     assert "held-out losses of ranks" in model.message_
     # The mean over models is the mean over ranks of scores on one scale.
     single = [
-        IDDLClassifier(rank=one, random_state=0).fit(X, y).decision_function(X)
+        IDDLClassifier(rank=one, **options).fit(X, y).decision_function(X)
         for one in ("full", 1, 2, 4)
     ]
     mean = np.mean(single, axis=0)
