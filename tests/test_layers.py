@@ -81,6 +81,7 @@ def modules() -> dict[str, Path]:
     }
 
 
+@cache
 def imports(path: Path, *, top_level: bool) -> set[str]:
     """Absolute names of everything a file imports, or only of what it imports when loaded."""
     package = ("divlearn", *path.relative_to(ROOT).parts[:-1])

@@ -133,7 +133,7 @@ def test_the_first_call_is_a_fit(clean):
 
 
 def test_online_and_batch_agree_in_the_long_run():
-    X, _ = simulate(3, 0.0, n=1500, d=3)
+    X, _ = simulate(3, 0.0, n=600, d=3)
     batch = DivergenceOutliers().fit(X)
     online = DivergenceOutliers().fit(X[:50]).partial_fit(X[50:])
     assert distance_riemann(online.mean_, batch.mean_) < 0.03
