@@ -147,17 +147,13 @@ def best_of(n_init: int, run_once: Callable[[], AnyRun]) -> AnyRun:
 
 
 def check_init(init: str | ArrayLike, n_clusters: int, d: int) -> str | RealArray:
-    if not isinstance(init, str):
-        return check_centers(init, n_clusters, d)
-    if init not in _INITS:
-        raise ValueError(
-            f"init={init!r} must be one of {', '.join(_INITS)}, or an array of centroids, shape "
-            "(n_clusters, d, d)"
-        )
-    return init
-
-
-def check_centers(init: ArrayLike, n_clusters: int, d: int) -> RealArray:
+    if isinstance(init, str):
+        if init not in _INITS:
+            raise ValueError(
+                f"init={init!r} must be one of {', '.join(_INITS)}, or an array of centroids, "
+                "shape (n_clusters, d, d)"
+            )
+        return init
     centers = check_spd(init, ndim=3, name="init", dtype=np.float64)
     if centers.shape != (n_clusters, d, d):
         raise ValueError(
