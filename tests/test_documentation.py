@@ -124,6 +124,11 @@ def test_every_erratum_has_its_test():
     assert named == defined
 
 
+def test_files_that_the_architecture_names_exist():
+    for name in re.findall(r"`([\w/]+/\w+\.py)`", (DOCS / "architecture.md").read_text()):
+        assert (ROOT / name).exists() or (TOP / name).exists(), name
+
+
 def test_the_drawing_shows_the_order():
     """Lines of the drawing are the order of tests/test_layers.py, from the top down."""
     page = (DOCS / "architecture.md").read_text()
