@@ -14,7 +14,7 @@ from sklearn.svm import SVC
 
 from divlearn.arrays import RealArray
 from divlearn.checks import RandomState, check_number
-from divlearn.engines import Engine
+from divlearn.engines import Engine, Prepared
 from divlearn.fitting.training import Grid, Training, in_turn
 from divlearn.kernels.classifier import Candidate, MachineClassifier
 from divlearn.log_vectors import log_vectors
@@ -177,5 +177,5 @@ class LogEuclideanSVM(VectorClassifier):
         self.model_, _ = self._learner(training, training.whole)(best)
         self.deviation_ = spread(training.log_vectors)
 
-    def _decide_new(self, matrices: RealArray) -> RealArray:
-        return np.asarray(self.model_.decision_function(log_vectors(matrices) / self.deviation_))
+    def _decide_new(self, new: Prepared) -> RealArray:
+        return np.asarray(self.model_.decision_function(log_vectors(new) / self.deviation_))

@@ -14,13 +14,13 @@ from divlearn.checks import ClassWeight, RandomState
 from divlearn.committee.base import Committee
 from divlearn.committee.calibrated import CalibratedClassifier
 from divlearn.committee.weights import find_simple, fit_weights, floored
-from divlearn.engines import Engine, Prepared
+from divlearn.engines import Engine
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import (
     MatrixClassifierMixin,
     check_labelled,
-    check_new,
     fit_method,
+    prepare_new,
 )
 from divlearn.fitting.progress import say
 from divlearn.fitting.training import Training
@@ -181,7 +181,7 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes)."""
-        checked = Prepared.checked(check_new(self, X))
+        checked = prepare_new(self, X)
         mixture = np.zeros((checked.n_matrices, len(self.classes_)))
         for name, member in self.members_.items():
             mixture += self.weights_[name] * floored(member.predict_proba(checked))

@@ -15,11 +15,11 @@ from sklearn.svm import SVC
 
 from divlearn.arrays import Indices, RealArray, as_axis
 from divlearn.checks import ClassWeight, RandomState
-from divlearn.engines import Engine
+from divlearn.engines import Engine, Prepared
 from divlearn.fitting.calibration import Forms
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Memo
-from divlearn.fitting.labelled import check_new
+from divlearn.fitting.labelled import prepare_new
 from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.training import Chosen, Grid, HeldOutClassifier, Training
 from divlearn.kernels import tables
@@ -105,7 +105,7 @@ class MachineClassifier(HeldOutClassifier[Candidate]):
 
     def decision_function(self, X: ArrayLike) -> RealArray:
         """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
-        return self._class_scores(self._decide_new(check_new(self, X)))
+        return self._class_scores(self._decide_new(prepare_new(self, X)))
 
     def _class_scores(self, decisions: RealArray) -> RealArray:
         form, _ = self.calibration_
@@ -301,8 +301,8 @@ class DivergenceKernelClassifier(MachineClassifier):
             return machine.decide(decay(table[held], scale))
         return decide_pairs(machine, decay(table[np.ix_(held, train[machine.support_])], scale))
 
-    def _decide_new(self, matrices: RealArray) -> RealArray:
-        kernel = self.kernel_.transform_checked(matrices)
+    def _decide_new(self, new: Prepared) -> RealArray:
+        kernel = self.kernel_.transform_checked(new.matrices)
         if isinstance(self.svc_, LeastSquares):
             return self.svc_.decide(kernel)
         return decide_pairs(self.svc_, kernel[:, self.svc_.support_])

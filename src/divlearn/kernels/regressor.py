@@ -17,7 +17,7 @@ from divlearn.divergence import (
     get_divergence,
     get_member,
 )
-from divlearn.engines import Engine, get_engine
+from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Grid
 from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
@@ -152,8 +152,8 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
             decay(shared_table(training, divergence, POINTS)[np.ix_(held, train)], scale)
         )
 
-    def _decide_new(self, matrices: RealArray) -> RealArray:
+    def _decide_new(self, new: Prepared) -> RealArray:
         divergence, scale, _ = self.best_params_.values()
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-        table = symmetric_table(divergence, engine, matrices, self.matrices_)
+        table = symmetric_table(divergence, engine, new.matrices, self.matrices_)
         return self.model_.decide(decay(table, scale))

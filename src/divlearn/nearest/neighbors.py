@@ -307,10 +307,10 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
         tables = (euclidean_distances(vectors[one], vectors[train], squared=True) for one in blocks)
         return _scores(np.concatenate([_class_means(one, codes, count) for one in tables]))
 
-    def _decide_new(self, matrices: RealArray) -> RealArray:
+    def _decide_new(self, new: Prepared) -> RealArray:
         divergence, count = self.best_params_["divergence"], self.best_params_["n_neighbors"]
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-        table = symmetric_table(divergence, engine, matrices, self.matrices_)
+        table = symmetric_table(divergence, engine, new.matrices, self.matrices_)
         return _scores(_class_means(table, self.codes_, count))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from divlearn.arrays import RealArray
 from divlearn.checks import RandomState
 from divlearn.divergence import Divergence
-from divlearn.engines import Engine, get_engine
+from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Grid
 from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
@@ -99,10 +99,10 @@ class NearestRegressor(HeldOutRegressor[Candidate]):
         known = data.numbers[train], data.weights[train]
         return _mean_of_nearest(table[np.ix_(held, train)], *known, count)
 
-    def _decide_new(self, matrices: RealArray) -> RealArray:
+    def _decide_new(self, new: Prepared) -> RealArray:
         divergence, count = self.best_params_["divergence"], self.best_params_["n_neighbors"]
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-        table = symmetric_table(divergence, engine, matrices, self.matrices_)
+        table = symmetric_table(divergence, engine, new.matrices, self.matrices_)
         return _mean_of_nearest(table, self.numbers_, self.shares_, count)
 
 

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
 
@@ -22,7 +21,7 @@ from divlearn.geometry import invsqrtm
 from divlearn.kernels.classifier import COUPLED, Candidate, decide_pairs, fit_svc
 from divlearn.kernels.landmarks import LARGE, Landmarks, LeastSquares, pick_landmarks
 from divlearn.kernels.tables import decay
-from divlearn.log_vectors import log_vectors
+from divlearn.log_vectors import log_vectors, squared_distances
 from divlearn.means import mean_abld
 from divlearn.tangent.discriminants import RDA, Linear, Quadratic, fit_lda, span
 
@@ -36,9 +35,9 @@ class Machine:
     vectors: Annotated[RealArray, "n_vectors n_entries"]
 
     def decide(self, vectors: RealArray) -> RealArray:
-        """Scores of every form, shape (n_vectors, n_classes, n_forms)."""
-        table = euclidean_distances(vectors, self.vectors, squared=True)
-        return COUPLED.all(decide_pairs(self.machine, decay(table, self.gamma)))
+        """Decisions between pairs of classes."""
+        table = squared_distances(vectors, self.vectors)
+        return decide_pairs(self.machine, decay(table, self.gamma))
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +50,7 @@ class OnLandmarks:
 
     def decide(self, vectors: RealArray) -> RealArray:
         """Scores of every form, shape (n_vectors, n_classes, n_forms)."""
-        table = euclidean_distances(vectors, self.landmarks, squared=True)
+        table = squared_distances(vectors, self.landmarks)
         return self.squares.decide(decay(table, self.gamma))
 
 
@@ -160,11 +159,12 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
 
     def _decide(self, model: Model, training: Training, number: int) -> RealArray:
         _, vectors, deviation = space(training, self.at, number)
-        return model.decide(vectors[training.parts[number][1]] / deviation)
+        decisions = model.decide(vectors[training.parts[number][1]] / deviation)
+        # Scores of classes take less memory than decisions between pairs.
+        return COUPLED.all(decisions) if isinstance(model, Machine) else decisions
 
-    def _decide_new(self, matrices: RealArray) -> RealArray:
-        vectors = log_vectors(matrices, self.whitener_) / self.deviation_
-        return self.model_.decide(vectors)
+    def _decide_new(self, new: Prepared) -> RealArray:
+        return self.model_.decide(log_vectors(new, self.whitener_) / self.deviation_)
 
 
 # --- features, shared by all estimators of a training -------------------------------------------
@@ -245,7 +245,7 @@ def _logistic(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
 
 
 def _rbf(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
-    table = euclidean_distances(vectors, squared=True)
+    table = squared_distances(vectors, vectors)
 
     def learn(C: float, gamma: float) -> Model:
         machine = fit_svc(decay(table, gamma), C, y, weights)
@@ -256,9 +256,9 @@ def _rbf(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
 
 def _on_landmarks(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     landmarks = vectors[pick_landmarks(y)]
-    inner = euclidean_distances(landmarks, squared=True)
+    inner = squared_distances(landmarks, landmarks)
     squares = Landmarks(
-        lambda some: euclidean_distances(vectors[some], landmarks, squared=True),
+        lambda some: squared_distances(vectors[some], landmarks),
         lambda gamma: decay(inner, gamma),
         y,
         weights,

@@ -8,7 +8,7 @@ from scipy.linalg import svd
 
 from divlearn.arrays import RealArray
 from divlearn.checks import RandomState
-from divlearn.engines import Engine
+from divlearn.engines import Engine, Prepared
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Grid
 from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
@@ -92,8 +92,8 @@ class TangentRegressor(HeldOutRegressor[Candidate]):
         _, vectors, deviation = space(training, self.at, number)
         return model.decide(vectors[training.parts[number][1]] / deviation)[:, 0]
 
-    def _decide_new(self, matrices: RealArray) -> RealArray:
-        return self.model_.decide(log_vectors(matrices, self.whitener_) / self.deviation_)[:, 0]
+    def _decide_new(self, new: Prepared) -> RealArray:
+        return self.model_.decide(log_vectors(new, self.whitener_) / self.deviation_)[:, 0]
 
 
 def ridge(
