@@ -26,7 +26,6 @@ from divlearn.fitting.progress import say
 from divlearn.fitting.training import Training
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import DivergenceKernelClassifier
-from divlearn.kernels.shared import shared_columns
 from divlearn.nearest import DivergenceMDM, NearestClassifier
 from divlearn.tangent.classifier import TangentClassifier
 
@@ -143,9 +142,6 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
 
     def _held_out(self, member: BaseEstimator) -> RealArray:
         return member.oof_proba_
-
-    def _n_columns(self, training: Training) -> int:
-        return len(shared_columns(training))
 
     def _figure(self, name: str, member: BaseEstimator, training: Training) -> str:
         data, tested = training.data, training.tested

@@ -24,8 +24,8 @@ from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.training import Chosen, Grid, HeldOutClassifier, Training
 from divlearn.kernels import tables
 from divlearn.kernels.kernel import DivergenceKernel
-from divlearn.kernels.landmarks import LARGE, Landmarks, LeastSquares, make_definite
-from divlearn.kernels.shared import shared_columns, shared_tables
+from divlearn.kernels.landmarks import LeastSquares, indicate
+from divlearn.kernels.shared import are_many, on_landmarks, shared_columns, shared_tables
 from divlearn.kernels.tables import Point, decay
 
 # Tried by default: AIRM, Stein, the paper's "Burg" and what lies between and beyond; Jeffreys.
@@ -257,7 +257,7 @@ class DivergenceKernelClassifier(MachineClassifier):
     def _learner(
         self, training: Training, number: int
     ) -> Callable[[Candidate], tuple[SVC | LeastSquares, Candidate]]:
-        if len(training.data.codes) > LARGE:
+        if are_many(training):
             return self._on_landmarks(training, number)
         rows, data = training.parts[number][0], training.data
 
@@ -272,23 +272,15 @@ class DivergenceKernelClassifier(MachineClassifier):
     def _on_landmarks(
         self, training: Training, number: int
     ) -> Callable[[Candidate], tuple[SVC | LeastSquares, Candidate]]:
-        rows, data, squares = training.parts[number][0], training.data, Memo()
-        columns = shared_columns(training)
+        targets, squares = indicate(training.data.codes), Memo()
+        part = training, number, shared_columns(training)
 
         def learn(candidate: Candidate) -> tuple[SVC | LeastSquares, Candidate]:
             point, chosen = candidate[:2], dict(candidate)
             table = self._table(training, candidate)
-
-            def inner(scale: float) -> RealArray:
-                find = lambda: make_definite(decay(table[columns], scale))  # noqa: E731
-                return training.once((*point, scale), find)
-
-            def prepare() -> Landmarks:
-                measure = lambda some: table[rows[some]]  # noqa: E731
-                return Landmarks(measure, inner, data.codes[rows], data.weights[rows])
-
+            prepare = lambda: on_landmarks(*part, table, targets, point)  # noqa: E731
             found = squares.once(point, prepare).learn(chosen["C"], chosen["scale"])
-            return found, candidate
+            return LeastSquares(*found), candidate
 
         return learn
 

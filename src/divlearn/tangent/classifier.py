@@ -19,7 +19,7 @@ from divlearn.fitting.held_out import Folded
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training, in_turn
 from divlearn.geometry import invsqrtm
 from divlearn.kernels.classifier import COUPLED, Candidate, decide_pairs, fit_svc
-from divlearn.kernels.landmarks import LARGE, Landmarks, LeastSquares, pick_landmarks
+from divlearn.kernels.landmarks import LARGE, Landmarks, LeastSquares, indicate, pick_landmarks
 from divlearn.kernels.tables import decay
 from divlearn.log_vectors import log_vectors, squared_distances
 from divlearn.means import mean_abld
@@ -260,10 +260,10 @@ def _on_landmarks(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     squares = Landmarks(
         lambda some: squared_distances(vectors[some], landmarks),
         lambda gamma: decay(inner, gamma),
-        y,
+        indicate(y),
         weights,
     )
-    return lambda C, gamma: OnLandmarks(squares.learn(C, gamma), gamma, landmarks)
+    return lambda C, gamma: OnLandmarks(LeastSquares(*squares.learn(C, gamma)), gamma, landmarks)
 
 
 # What is learned once for all parameters, and values of these to choose from.

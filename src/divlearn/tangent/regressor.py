@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Annotated
 
 import numpy as np
-from scipy.linalg import svd
+from scipy.linalg import eigh, svd
 
 from divlearn.arrays import RealArray
 from divlearn.checks import RandomState
@@ -102,11 +102,17 @@ def ridge(
     """Decompose weighted vectors, centred, once for all penalties."""
     roots = np.sqrt(weights)
     centre, offset = (np.average(one, axis=0, weights=weights) for one in (vectors, numbers))
-    left, values, right = svd(roots[:, None] * (vectors - centre), full_matrices=False)
-    projected = values * ((roots * (numbers - offset)) @ left)
+    weighted = roots[:, None] * (vectors - centre)
+    if len(vectors) < vectors.shape[1]:
+        _, values, axes = svd(weighted, full_matrices=False)
+        squares = values**2
+    else:  # quicker; what is lost of small squares is small beside the least penalty
+        squares, basis = eigh(weighted.T @ weighted, driver="evd")
+        axes = basis.T
+    projected = axes @ (weighted.T @ (roots * (numbers - offset)))
 
     def learn(candidate: Candidate) -> Linear:
-        coefficients = (projected / (values**2 + dict(candidate)["penalty"])) @ right
+        coefficients = (projected / (squares + dict(candidate)["penalty"])) @ axes
         return Linear(coefficients[None], np.atleast_1d(offset - centre @ coefficients))
 
     return learn
