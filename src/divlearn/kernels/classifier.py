@@ -57,13 +57,16 @@ def decide_pairs(machine: SVC, kernel: RealArray) -> RealArray:
     """
     if len(machine.classes_) == 2:
         return np.asarray(kernel @ machine.dual_coef_[0] + machine.intercept_)
-    ends = np.cumsum(machine.n_support_)[:-1]
+    n_classes, ends = len(machine.classes_), np.cumsum(machine.n_support_)[:-1]
+    # Places of every class against the others, among pairs in the order of `numpy.triu_indices`.
+    first, second = np.triu_indices(n_classes, 1)
+    places = np.empty((n_classes, n_classes - 1), dtype=np.intp)
+    places[first, second - 1] = places[second, first] = np.arange(len(first))
+    decisions = np.repeat(machine.intercept_[:, None], len(kernel), axis=1)
     blocks = zip(np.split(kernel, ends, 1), np.split(machine.dual_coef_, ends, 1), strict=True)
-    # Of the support vectors of a class: their sums against every other class, in order.
-    sums = np.stack([some @ coefficients.T for some, coefficients in blocks])
-    first, second = np.triu_indices(len(machine.classes_), 1)
-    decisions: RealArray = (sums[first, :, second - 1] + sums[second, :, first]).T
-    return decisions + machine.intercept_
+    for against, (some, coefficients) in zip(places, blocks, strict=True):
+        decisions[against] += coefficients @ some.T
+    return decisions.T
 
 
 def couple(decisions: RealArray, sharpness: float) -> RealArray:
