@@ -26,7 +26,11 @@ def log_vectors(matrices: RealArray | Prepared, whitener: RealArray | None = Non
     if isinstance(matrices, Prepared):
         given, key = matrices, None if whitener is None else whitener.tobytes()
         return given.once(("log vectors", key), lambda: log_vectors(given.matrices, whitener))
-    if on_device(matrices):  # these are checked, and come without W
+    if on_device(matrices):  # these are checked
+        if whitener is not None:
+            frame = beside(whitener, matrices)
+            matrices = frame @ matrices @ frame.T
+            matrices = 0.5 * (matrices + matrices.mT)
         normalized, exponent = normalize(matrices.astype(np.float64))
         values, basis = graded_eigh(normalized)
         logarithms = np.log(np.maximum(values, _ROUNDING * values[:, -1:]))

@@ -52,7 +52,7 @@ def test_the_gaussian_machine_is_that_of_scikit_learn():
 def test_many_matrices_are_classified_by_landmarks(n_classes, monkeypatch):
     X, y = make_wishart_clusters(n_classes, 60, 4, separation=4, random_state=0)
     exact = TangentClassifier("rbf", random_state=0).fit(X[::2], y[::2])
-    monkeypatch.setattr("divlearn.tangent.classifier.LARGE", 50)
+    monkeypatch.setattr("divlearn.kernels.shared.LARGE", 50)
     monkeypatch.setattr("divlearn.kernels.landmarks._LANDMARKS", 30)
     model = TangentClassifier("rbf", random_state=0).fit(X[::2], y[::2])
     assert isinstance(model.model_, OnLandmarks)

@@ -12,7 +12,7 @@ from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, to_host
 from divlearn.checks import RandomState, check_number
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.training import Grid, Training, in_turn
@@ -169,9 +169,8 @@ class LogEuclideanSVM(VectorClassifier):
         return in_turn(grid.candidates) if self._nested else grid
 
     def _vectors(self, training: Training, candidate: Candidate) -> RealArray:
-        return training.once(
-            "scaled logarithms", lambda: training.log_vectors / spread(training.log_vectors)
-        )
+        vectors = training.log_vectors
+        return training.once("scaled logarithms", lambda: to_host(vectors / spread(vectors)))
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
         self.model_, _ = self._learner(training, training.whole)(best)

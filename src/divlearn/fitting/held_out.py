@@ -65,9 +65,14 @@ class Folded(Memo):
         return np.unique(np.concatenate([held for _, held in self.folds]))
 
     @property
+    def there(self) -> RealArray:
+        """All matrices where the engine works, on the host or on a device."""
+        return self.once("there", lambda: self.engine.send(self.data.matrices))
+
+    @property
     def log_vectors(self) -> RealArray:
-        """Logarithms of all matrices as vectors."""
-        return self.once("log vectors", lambda: log_vectors(self.data.matrices))
+        """Logarithms of all matrices as vectors, where the engine works."""
+        return self.once("log vectors", lambda: log_vectors(self.there))
 
     @property
     def whole(self) -> int:

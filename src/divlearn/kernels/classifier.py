@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn import config_context
 from sklearn.svm import SVC
 
-from divlearn.arrays import Indices, RealArray, as_axis
+from divlearn.arrays import Indices, RealArray, as_axis, to_host
 from divlearn.checks import ClassWeight, RandomState
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.calibration import Forms
@@ -236,7 +236,9 @@ class DivergenceKernelClassifier(MachineClassifier):
         known = shared_tables(training, points, some)
         copies, weights = tables.find_copies(data.matrices[some]), data.weights[some]
         units = {
-            (("alpha", alpha), ("beta", beta)): tables.median_scale(table[some], copies, weights)
+            (("alpha", alpha), ("beta", beta)): tables.median_scale(
+                to_host(table[some]), copies, weights
+            )
             for (alpha, beta), table in known.items()
         }
         middle, C = multiples[len(multiples) // 2], Cs[len(Cs) // 2]

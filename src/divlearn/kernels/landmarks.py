@@ -7,11 +7,10 @@ from operator import iadd
 from typing import Annotated
 
 import numpy as np
-from scipy.linalg import solve
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import Indices, RealArray, beside, to_host
 from divlearn.fitting.held_out import Memo
-from divlearn.geometry import compose
+from divlearn.geometry import compose, solve_definite
 from divlearn.kernels.tables import decay
 
 LARGE = 4000  # matrices, above which tables of all pairs take too long
@@ -48,7 +47,7 @@ class LeastSquares:
 
     def decide(self, kernel: RealArray) -> RealArray:
         """Scores, shape (n_matrices, n_classes, 3): logarithms of shares with each floor."""
-        shares = kernel @ self.coefficients + self.offsets
+        shares = to_host(kernel @ beside(self.coefficients, kernel)) + self.offsets
         return np.log(np.maximum(shares, 0)[..., None] + np.array(FLOORS))
 
 
@@ -82,7 +81,7 @@ class Landmarks:
         products, sides, centre, means = self._moments.once(scale, lambda: self._average(scale))
         system = products + self._inner(scale) / C
         system[np.diag_indices(len(system))] += _RIDGE * len(self._roots)
-        found = solve(system, sides, assume_a="pos", check_finite=False)
+        found = solve_definite(system, sides)
         return found, means - centre @ found
 
     def _average(self, scale: float) -> tuple[RealArray, RealArray, RealArray, RealArray]:
@@ -101,7 +100,9 @@ class Landmarks:
 
     def _products(self, some: slice, scale: float) -> RealArray:
         """Sum up products of kernels, targets and one, all weighted."""
-        roots = self._roots[some, None]
-        kernel = decay(self._measure(some), scale) * roots
-        columns = np.hstack([kernel, self._targets[some], roots])
-        return columns.T @ columns
+        kernel = decay(self._measure(some), scale)
+        roots, targets = (
+            beside(one, kernel) for one in (self._roots[some, None], self._targets[some])
+        )
+        columns = np.hstack([kernel * roots, targets, roots])
+        return to_host(columns.T @ columns)

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import ArrayLike
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, to_host
 from divlearn.checks import RandomState
 from divlearn.divergence import (
     LOG_EUCLIDEAN,
@@ -116,7 +116,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
         penalties = check_positive(self.penalties, "penalties")
         candidates: list[Candidate] = []
         for divergence in self._divergences():
-            unit = median_scale(_table(training, divergence)[some], copies, weights)
+            unit = median_scale(to_host(_table(training, divergence)[some]), copies, weights)
             scales = [unit * one for one in check_positive(self.scales, "scales")]
             candidates += product([divergence], scales, penalties)
         grid = Grid(candidates)

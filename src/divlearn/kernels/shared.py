@@ -4,7 +4,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.divergence import ABDivergence, Divergence
 from divlearn.engines import Engine
 from divlearn.fitting.held_out import Folded
@@ -69,7 +69,7 @@ def on_landmarks(
     rows = training.parts[number][0]
 
     def inner(scale: float) -> RealArray:
-        find = lambda: make_definite(decay(table[columns], scale))  # noqa: E731
+        find = lambda: make_definite(decay(to_host(table[columns]), scale))  # noqa: E731
         return training.once(("landmarks", name, scale), find)
 
     weights = training.data.weights[rows]

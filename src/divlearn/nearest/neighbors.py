@@ -303,7 +303,8 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
             return _scores(_class_means(table, codes, count))
         vectors = training.log_vectors
         blocks = np.split(held, range(_LEAST_ROWS, len(held), _LEAST_ROWS))
-        tables = (squared_distances(vectors[one], vectors[train]) for one in blocks)
+        known = vectors[train]
+        tables = (to_host(squared_distances(vectors[one], known)) for one in blocks)
         return _scores(np.concatenate([_class_means(one, codes, count) for one in tables]))
 
     def _decide_new(self, new: Prepared) -> RealArray:

@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.checks import RandomState
 from divlearn.divergence import LOG_EUCLIDEAN, Divergence
 from divlearn.engines import Engine, Prepared, get_engine
@@ -117,7 +117,7 @@ def _log_neighbors(training: NumberedTraining, number: int) -> Indices:
     """Neighbours of what a part holds out, in the log-Euclidean distance; the nearest first."""
 
     def find() -> Indices:
-        (train, held), vectors = training.parts[number], training.log_vectors
+        (train, held), vectors = training.parts[number], to_host(training.log_vectors)
         most = min(_COUNTS[-1], len(train))
         index = NearestNeighbors(n_neighbors=most, algorithm="brute").fit(vectors[train])
         found: Indices = index.kneighbors(vectors[held], return_distance=False)

@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 from scipy.linalg import eigh, svd
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, to_host
 from divlearn.checks import RandomState
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.folds import Splitter
@@ -86,11 +86,12 @@ class TangentRegressor(HeldOutRegressor[Candidate]):
         whitener, vectors, deviation = space(training, self.at, number)
         if number == training.whole:
             self.whitener_, self.deviation_ = whitener, deviation
-        return ridge(vectors[rows] / deviation, data.numbers[rows], data.weights[rows])
+        known = to_host(vectors[rows]) / deviation, data.numbers[rows], data.weights[rows]
+        return ridge(*known)
 
     def _decide(self, model: Linear, training: NumberedTraining, number: int) -> RealArray:
         _, vectors, deviation = space(training, self.at, number)
-        return model.decide(vectors[training.parts[number][1]] / deviation)[:, 0]
+        return to_host(model.decide(vectors[training.parts[number][1]] / deviation))[:, 0]
 
     def _decide_new(self, new: Prepared) -> RealArray:
         return self.model_.decide(log_vectors(new, self.whitener_) / self.deviation_)[:, 0]
