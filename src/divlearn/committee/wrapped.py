@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, clone
 
 from divlearn.arrays import RealArray
 from divlearn.checks import RandomState
-from divlearn.engines import Engine
+from divlearn.engines import Engine, Prepared
 from divlearn.fitting.folds import Splitter, fit_grouped
 from divlearn.fitting.held_out import Folded, Grid
 
@@ -60,5 +60,5 @@ class Wrapped:
     def _decide(self, model: BaseEstimator, training: Folded, number: int) -> RealArray:
         return self._answer(model, training.data.matrices[training.parts[number][1]])
 
-    def _decide_new(self, matrices: RealArray) -> RealArray:
-        return self._answer(self.estimator_, matrices)
+    def _decide_new(self, new: Prepared) -> RealArray:
+        return self._answer(self.estimator_, new.matrices)

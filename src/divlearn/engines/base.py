@@ -1,10 +1,10 @@
 """Interface of all engines: one primitive and three operations, whose input is validated here."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +17,8 @@ from divlearn.geometry import logm
 from divlearn.spd import check_spd, usable
 from divlearn.threads import available_threads, limit_blas, map_rows
 from divlearn.tolerances import ALIKE, condition_limit
+
+_F = TypeVar("_F")
 
 ACCURACIES = ("auto", "accurate", "fast")
 _BLOCK_ENTRIES = 1 << 15  # of matrices whose logarithms are taken at a time: they stay in cache
@@ -32,6 +34,7 @@ class Prepared:
     # Variables of very different size are put in descending order: only then do factors of graded
     # matrices keep the small ones.
     order: IntArray | None = field(default=None, kw_only=True)
+    kept: dict[Hashable, object] = field(default_factory=dict, kw_only=True, repr=False)
 
     @classmethod
     def checked(cls, matrices: RealArray) -> Self:
@@ -53,6 +56,12 @@ class Prepared:
         """Mean logarithm of each variable's variance, in the order of `matrices`."""
         sizes = typical_sizes(self.working)
         return sizes if self.order is None else sizes[np.argsort(self.order)]
+
+    def once(self, key: Hashable, compute: Callable[[], _F]) -> _F:
+        """Return what was computed of this data before under a key, or compute it."""
+        if key not in self.kept:
+            self.kept[key] = compute()
+        return cast(_F, self.kept[key])
 
     @property
     def n_matrices(self) -> int:
@@ -308,6 +317,10 @@ class Engine(ABC):
     def keep(self, X: ArrayLike | Prepared) -> Prepared:
         """Prepare data for many calls: results stay where the engine works, such as a device."""
         return self.prepare(X)
+
+    def send(self, array: RealArray) -> RealArray:
+        """Move an array to the device on which the engine works, if there is one with room."""
+        return array
 
     def place(self, array: RealArray, data: Prepared) -> RealArray:
         """Put an array where results for data are."""
