@@ -1,4 +1,4 @@
-"""Simulated matrices of two classes, and averages over many runs."""
+"""Simulated matrices of two or of many classes, and averages over many runs."""
 
 from __future__ import annotations
 
@@ -57,6 +57,26 @@ def move_groups(rng: np.random.Generator, X: RealArray, groups: Indices) -> Real
     """Change the matrices of every group in the same way."""
     frames = np.eye(SIZE) + 0.3 * rng.standard_normal((int(groups.max()) + 1, SIZE, SIZE))
     return frames[groups] @ X @ frames[groups].mT
+
+
+def draw_many_classes(
+    n: int, d: int, n_classes: int, rank: int | None = None, seed: int = 0
+) -> tuple[RealArray, Indices]:
+    """Draw covariances of few samples with a ridge, in classes of very different size."""
+    # Every class mixes sources in its own way, and every matrix a little differently.
+    rng = np.random.default_rng(seed)
+    rank = max(1, 2 * d // 5) if rank is None else rank
+    shares = rng.gamma(2.0, size=n_classes)
+    frames = rng.standard_normal((d, d)) + 0.1 * rng.standard_normal((n_classes, d, d))
+    drawn = rng.choice(n_classes, max(n - 2 * n_classes, 0), p=shares / shares.sum())
+    codes = rng.permutation(np.concatenate([np.tile(np.arange(n_classes), 2), drawn]))
+    sizes, X = np.exp(-0.08 * np.arange(d)), np.empty((len(codes), d, d))
+    for number, code in enumerate(codes):
+        mixing = (frames[code] + 0.5 * rng.standard_normal((d, d))) * sizes / np.sqrt(d)
+        samples = mixing @ rng.standard_normal((d, rank))
+        X[number] = samples @ samples.T / rank
+        X[number] += 1e-3 * np.trace(X[number]) * np.eye(d)
+    return X, codes
 
 
 def run_all(run: Callable[..., Claims], settings: Sequence[Row], runs: int) -> list[Row]:

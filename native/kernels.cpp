@@ -6,6 +6,7 @@
 #include "prepare.hpp"
 #include "pullback.hpp"
 #include "regions.hpp"
+#include "softmax.hpp"
 #include "spectra.hpp"
 
 namespace DIVLEARN_ISA {
@@ -14,7 +15,7 @@ namespace DIVLEARN_ISA {
 #define DIVLEARN_STRING(x) DIVLEARN_STRING_(x)
 static const divlearn::Kernels TABLE = {DIVLEARN_STRING(DIVLEARN_ISA), W, factor, spectra, encode,
                                         pullback, pullback_logdet, logarithms, encode_filters, pullback_filters,
-                                        box_grams};
+                                        box_grams, softmax_sums, softmax_step<float>, softmax_step<double>};
 
 }  // namespace DIVLEARN_ISA
 

@@ -83,6 +83,29 @@ struct Boxes {
   const int64_t* edge;        // (2 count)
 };
 
+// What a softmax head is fitted to; shares are computed.
+struct SoftmaxSamples {
+  int64_t samples;
+  int columns, outputs;
+  const double* design;   // (samples, columns)
+  const double* targets;  // (samples, outputs)
+  const double* weights;  // (samples)
+  double* shares;         // (samples, outputs)
+};
+
+// Around the current softmax head, in principal components ("columns") of the features.
+struct SoftmaxHead {
+  int64_t samples;
+  int columns, outputs;
+  const double* shares;   // (samples, outputs): probabilities
+  const double* weights;  // (samples)
+  const double* scale;    // (columns): about the diagonal of the Hessian
+  const double* bias;     // (columns): the direction that is not penalised, zero without a bias
+  double penalty, damping;
+  double enough;          // size of the residual at which to stop
+  int most_products;
+};
+
 struct Kernels {
   const char* name;
   int lanes;
@@ -107,6 +130,14 @@ struct Kernels {
                            bool (*interrupted)(), const double* cotangent, int chunks, double* out);
   // Adds sum_p f_p f_p^T over each box to the upper triangles of grams (count, features, features).
   void (*box_grams)(const Pixels&, const Boxes&, bool (*interrupted)(), double* grams);
+  // Losses of a head (columns, outputs) and typical second derivatives, then the gradient.
+  void (*softmax_sums)(const SoftmaxSamples&, const double* head, int threads, double* totals,
+                       double* gradient);
+  // Newton step of a head, (columns, outputs), for a design of (samples, columns).
+  void (*softmax_step_single)(const SoftmaxHead&, const float* design, int threads, bool (*interrupted)(),
+                              const double* gradient, double* step);
+  void (*softmax_step_double)(const SoftmaxHead&, const double* design, int threads,
+                              bool (*interrupted)(), const double* gradient, double* step);
 };
 
 const Kernels* kernels_baseline();

@@ -325,6 +325,53 @@ void box_grams(const std::string& isa, ConstArray pixels, ConstArray offset, Ind
   if (PyErr_Occurred()) throw nb::python_error();
 }
 
+void softmax_sums(const std::string& isa, ConstArray design, ConstArray targets, ConstArray weights,
+                  ConstArray head, Array shares, Array gradient, Array totals, int threads) {
+  const Kernels& kernels = find(isa);
+  require(design.ndim() == 2 && design.size() > 0, "a design must be (samples, columns)");
+  require(targets.ndim() == 2 && targets.shape(1) > 0, "targets must be (samples, outputs)");
+  const size_t samples = design.shape(0), columns = design.shape(1), outputs = targets.shape(1);
+  const divlearn::SoftmaxSamples given = {
+      (int64_t)samples, (int)columns, (int)outputs, design.data(),
+      checked(targets, samples * outputs, "wrong size of targets"),
+      checked(weights, samples, "wrong size of weights"),
+      checked(shares, samples * outputs, "wrong size of shares")};
+  const double* start = checked(head, columns * outputs, "wrong size of head");
+  double* slopes = checked(gradient, columns * outputs, "wrong size of gradient");
+  double* sums = checked(totals, 2, "wrong size of totals");
+  nb::gil_scoped_release release;
+  kernels.softmax_sums(given, start, threads, sums, slopes);
+}
+
+// The number type of the design is that of the products.
+template <class T>
+void softmax_step(const std::string& isa, nb::ndarray<const T, nb::c_contig, nb::device::cpu> design,
+                  ConstArray shares, ConstArray weights, ConstArray scale, ConstArray bias,
+                  ConstArray gradient, Array step, double penalty, double damping, double enough,
+                  int most_products, int threads) {
+  const Kernels& kernels = find(isa);
+  require(design.ndim() == 2 && design.size() > 0, "a design must be (samples, columns)");
+  const size_t samples = design.shape(0), columns = design.shape(1);
+  require(shares.ndim() == 2 && shares.shape(0) == samples && shares.shape(1) > 0,
+          "shares must be (samples, outputs)");
+  const size_t outputs = shares.shape(1), size = columns * outputs;
+  const divlearn::SoftmaxHead head = {
+      (int64_t)samples, (int)columns, (int)outputs, shares.data(),
+      checked(weights, samples, "wrong size of weights"),
+      checked(scale, columns, "wrong size of scale"), checked(bias, columns, "wrong size of bias"),
+      penalty, damping, enough, most_products};
+  const double* slopes = checked(gradient, size, "wrong size of gradient");
+  double* target = checked(step, size, "wrong size of step");
+  {
+    nb::gil_scoped_release release;
+    if constexpr (sizeof(T) == 4)
+      kernels.softmax_step_single(head, design.data(), threads, interrupted, slopes, target);
+    else
+      kernels.softmax_step_double(head, design.data(), threads, interrupted, slopes, target);
+  }
+  if (PyErr_Occurred()) throw nb::python_error();
+}
+
 }  // namespace
 
 NB_MODULE(_native, module) {
@@ -348,4 +395,7 @@ NB_MODULE(_native, module) {
   module.def("encode_filters", &encode_filters);
   module.def("pullback_filters", &pullback_filters);
   module.def("box_grams", &box_grams);
+  module.def("softmax_sums", &softmax_sums);
+  module.def("softmax_step", &softmax_step<float>);
+  module.def("softmax_step", &softmax_step<double>);
 }

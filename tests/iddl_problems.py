@@ -11,14 +11,14 @@ from divlearn.iddl.heads import Samples, slopes_of, solve_head
 from divlearn.sharded.opening import open_data
 
 
-def here(n):
+def here(n, engine="auto"):
     """A block of so many matrices, for what does not look at them."""
-    return open_data(np.ones((n, 1, 1)))
+    return open_data(np.ones((n, 1, 1)), engine=engine)
 
 
-def solve(loss, features, targets, weights, gamma, warm=None):
+def solve(loss, features, targets, weights, gamma, warm=None, engine="auto"):
     """The best head, its objective, and the gradient in the features."""
-    samples = Samples(here(len(features)), [(targets, weights)], [features], loss.bias)
+    samples = Samples(here(len(features), engine), [(targets, weights)], [features], loss.bias)
     head, value = solve_head(loss, samples, gamma, warm)
     cotangent = slopes_of((targets, weights), features, loss, head) @ head[0]
     return SimpleNamespace(head=head, value=value, cotangent=cotangent)

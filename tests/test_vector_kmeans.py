@@ -1,15 +1,28 @@
-"""k-means of vectors: fits that are the same from run to run."""
+"""Vectors: their distances, and k-means fits that are the same from run to run."""
 
 from __future__ import annotations
 
 import numpy as np
 from conftest import wishart
 from fake_device import DeviceArray
+from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 
 from divlearn.iddl.training import initial_atoms
-from divlearn.log_vectors import fit_vectors, log_vectors, refine_centres
+from divlearn.log_vectors import fit_vectors, log_vectors, refine_centres, squared_distances
+
+
+def test_squared_distances_are_those_of_scipy_wherever_the_vectors_are():
+    rng = np.random.default_rng(0)
+    rows, others = rng.normal(size=(20, 5)), rng.normal(size=(7, 5))
+    others[0] = rows[0]
+    expected = cdist(rows, others, "sqeuclidean")
+    found = squared_distances(rows, others)
+    np.testing.assert_allclose(found, expected, atol=1e-13)
+    assert (found >= 0).all()
+    there = squared_distances(DeviceArray.send(rows), DeviceArray.send(others))
+    np.testing.assert_array_equal(there.get(), found)
 
 
 def test_one_thread_adds_up():

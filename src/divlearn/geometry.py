@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
+from scipy.linalg import solve
 
 from divlearn import tolerances
-from divlearn.arrays import Indices, RealArray, check_real, to_device_of
+from divlearn.arrays import Indices, RealArray, check_real, on_device, to_device_of
 from divlearn.hermitian import from_real_form, is_complex, real_form
 
 
@@ -256,6 +257,13 @@ def powm(X: ArrayLike, p: ArrayLike, *, name: str = "X") -> RealArray:
     """
     power = np.asarray(p)[..., None]
     return _apply(X, lambda eigenvalues: eigenvalues ** power.astype(eigenvalues.dtype), name)
+
+
+def solve_definite(A: RealArray, B: RealArray) -> RealArray:
+    """Solve A X = B for a positive definite A, wherever both are."""
+    if on_device(A):
+        return np.linalg.solve(A, B)
+    return solve(A, B, assume_a="pos", check_finite=False)
 
 
 def vectorize(S: RealArray) -> RealArray:

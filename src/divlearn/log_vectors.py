@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
 from divlearn.engines.cpu import cpu_engine
+from divlearn.engines.data import Prepared
 from divlearn.geometry import compose, expm, graded_eigh, normalize, unvectorize, vectorize
 from divlearn.threads import one_thread
 
@@ -17,12 +18,20 @@ _BLOCK_ENTRIES = 1 << 23  # of matrices whose logarithms are taken at a time
 _TOLERANCE, _MAX_ITER = 1e-4, 300  # as in KMeans
 
 
-def log_vectors(matrices: RealArray, whitener: RealArray | None = None) -> RealArray:
+def log_vectors(matrices: RealArray | Prepared, whitener: RealArray | None = None) -> RealArray:
     """Upper triangles of log X, or log W X W^T, with off-diagonal entries times sqrt(2).
 
-    Euclidean distances of these vectors are log-Euclidean distances of the matrices.
+    Euclidean distances of these vectors are log-Euclidean distances of the matrices. Those of
+    `Prepared` matrices are computed once for all models that ask for them.
     """
-    if on_device(matrices):  # these are checked, and come without W
+    if isinstance(matrices, Prepared):
+        given, key = matrices, None if whitener is None else whitener.tobytes()
+        return given.once(("log vectors", key), lambda: log_vectors(given.matrices, whitener))
+    if on_device(matrices):  # these are checked
+        if whitener is not None:
+            frame = to_device_of(whitener, matrices)
+            matrices = frame @ matrices @ frame.T
+            matrices = 0.5 * (matrices + matrices.mT)
         normalized, exponent = normalize(matrices.astype(np.float64))
         values, basis = graded_eigh(normalized)
         logarithms = np.log(np.maximum(values, _ROUNDING * values[:, -1:]))
@@ -37,6 +46,15 @@ def log_vectors(matrices: RealArray, whitener: RealArray | None = None) -> RealA
             some = 0.5 * (some + some.mT)
         vectors[start : start + step] = vectorize(cpu_engine().logarithms(some))
     return vectors
+
+
+def squared_distances(vectors: RealArray, others: RealArray) -> RealArray:
+    """Squared Euclidean distances, shape (n_vectors, n_others), wherever the vectors are."""
+    # Unlike scikit-learn's, without checks, which take longer than one vector.
+    table = -2 * (vectors @ others.T)
+    table += (vectors * vectors).sum(axis=1)[:, None]
+    table += (others * others).sum(axis=1)
+    return np.maximum(table, 0, out=table)
 
 
 def from_log_vectors(vectors: RealArray) -> RealArray:

@@ -150,3 +150,12 @@ def test_large_dimensions_take_lapack(monkeypatch):
     found = NativeEngine(1).pullback(X, X[:2], 0.7, 1.2, weight, values=True)
     for name, value in vars(right).items():
         assert np.array_equal(getattr(found, name), value), name
+
+
+def test_inverses_of_atoms_of_any_size():
+    """Powers of two, near both ends of the range, change nothing but the exponents."""
+    base = wishart(np.random.default_rng(0), 1, 4)[0]
+    exponents = np.array([-1000, -600, 0, 600, 1000])
+    atoms = NativeAtoms(np.ldexp(base, exponents[:, None, None]))
+    scaled = np.ldexp(atoms.inverse(), exponents[:, None, None])
+    np.testing.assert_allclose(scaled, np.broadcast_to(np.linalg.inv(base), (5, 4, 4)), rtol=1e-12)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import partial
 
 import numpy as np
 import pytest
 from fake_device import DeviceArray, FakeDeviceEngine
 from resuming import assert_resumes
+from scipy.special import softmax
 
 from divlearn import which_divergence
 from divlearn.arrays import to_device_of, to_host
@@ -16,7 +18,11 @@ from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import ReferenceEngine
 from divlearn.iddl import IDDLClassifier, IDDLRegressor, Recipe, heads
 from divlearn.iddl.losses import RidgeLoss
-from divlearn.nearest import DivergenceKNN
+from divlearn.kernels import DivergenceKernelClassifier, DivergenceKernelRegressor
+from divlearn.log_vectors import log_vectors
+from divlearn.nearest import DivergenceKNN, NearestClassifier, NearestRegressor
+from divlearn.tangent import TangentClassifier, TangentRegressor
+from divlearn.tangent.classifier import _METHODS
 
 N_ATOMS, N_PAIRS, D = 4, 2, 3
 
@@ -190,3 +196,64 @@ def test_which_divergence_asks_the_device(data):
         for engine in (ReferenceEngine(1), FakeDeviceEngine(1))
     ]
     assert answers[0] == answers[1]
+
+
+# --- estimators of vectors and tables
+
+
+def fit_there(make, X, y):
+    """Fit by the reference engine and on the device."""
+    right = make(random_state=0, engine=ReferenceEngine(1)).fit(X, y)
+    DeviceArray.crossed.clear()
+    return right, make(random_state=0, engine=FakeDeviceEngine(1)).fit(X, y)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("model", ["lda", "rda", "logistic", "rbf"])
+def test_tangent_classifiers_learn_from_vectors_on_the_device(model, n_classes, data):
+    X, y = (some[data[1] < n_classes] for some in data)
+    right, found = fit_there(partial(TangentClassifier, model), X, y)
+    # scikit-learn and libsvm stop before the last digits.
+    tolerance = {"logistic": 0.05, "rbf": 2e-3}.get(model, 1e-6)
+    np.testing.assert_allclose(found.oof_proba_, right.oof_proba_, atol=tolerance)
+    new = X[::3] @ X[:1]  # not symmetric
+    new = new @ new.mT
+    np.testing.assert_allclose(found.predict_proba(new), right.predict_proba(new), atol=tolerance)
+    assert DeviceArray.crossed[0] == X.size
+    if model != "rbf":  # the kernels and support vectors of libsvm come to the host
+        assert DeviceArray.crossed.count(X.size) == 1
+        assert len(X) * D * (D + 1) // 2 not in DeviceArray.crossed
+
+
+def test_logistic_regression_on_the_device_is_optimal(data):
+    X, y = data
+    vectors, weights = log_vectors(X), np.linspace(1, 2, len(X))
+    model = _METHODS["logistic"][0](DeviceArray.send(vectors), y, weights)(C=10.0)
+    errors = softmax(model.decide(vectors), axis=1) - np.eye(3)[y]
+    errors *= weights[:, None] / weights.sum()
+    slopes = errors.T @ vectors + model.coefficients / (10.0 * weights.sum())
+    assert np.linalg.norm(slopes) < 1e-4
+    assert np.linalg.norm(errors.sum(axis=0)) < 1e-4
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(TangentClassifier, "rbf"),
+        partial(DivergenceKernelClassifier, scales=(0.5, 2)),
+        NearestClassifier,
+        DivergenceKernelRegressor,
+        NearestRegressor,
+        TangentRegressor,
+    ],
+)
+def test_estimators_of_many_matrices_on_the_device(make, data, monkeypatch):
+    monkeypatch.setattr("divlearn.kernels.shared.LARGE", 50)
+    monkeypatch.setattr("divlearn.kernels.regressor._MOST", 50)
+    monkeypatch.setattr("divlearn.kernels.landmarks._LANDMARKS", 30)
+    right, found = fit_there(make, *data)
+    name = "oof_proba_" if hasattr(right, "oof_proba_") else "oof_prediction_"
+    np.testing.assert_allclose(getattr(found, name), getattr(right, name), atol=1e-6)
+    X, _ = data
+    for one, other in zip(found.predict(X), right.predict(X), strict=True):
+        assert one == pytest.approx(other)

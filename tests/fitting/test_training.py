@@ -44,8 +44,8 @@ class Neighbours(HeldOutClassifier):
     def _decide(self, model, training, number):
         return self._scores(model, training.data.matrices[training.parts[number][1]])
 
-    def _decide_new(self, matrices):
-        return self._scores(self.model_, matrices)
+    def _decide_new(self, new):
+        return self._scores(self.model_, new.matrices)
 
     def _scores(self, model, X):
         return np.log(model.predict_proba(flat(X)) + 0.01)

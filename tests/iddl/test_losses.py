@@ -248,6 +248,31 @@ def test_features_that_are_not_finite_have_no_head(name, value):
         solve(LOSSES[name](), features, targets, weights, 1e-2)
 
 
+@pytest.mark.parametrize("gamma", [1e-1, 1e-4])
+@pytest.mark.parametrize("bias", [True, False])
+def test_softmax_heads_do_not_depend_on_the_engine(bias, gamma):
+    given = problem(n=150, p=8, n_classes=5)[:3]
+    heads = [
+        solve(SoftmaxLoss(bias=bias), *given, gamma, engine=engine).head
+        for engine in ("auto", "reference")
+    ]
+    for first, second in zip(*heads, strict=True):
+        np.testing.assert_allclose(first, second, rtol=1e-6, atol=1e-8)
+
+
+def test_rough_heads_leave_out_what_the_penalty_suppresses():
+    features, targets, weights, _ = problem(n=200)
+    noise = 1e-3 * np.random.default_rng(1).standard_normal((200, 4))
+    wide = np.concatenate([features, noise], axis=1)
+    exact, rough = (
+        solve(loss, wide, targets, weights, 1e-3)
+        for loss in (SoftmaxLoss(), SoftmaxLoss().roughly(1e-4))
+    )
+    scores = [scores_of(one.head, wide) for one in (exact, rough)]
+    np.testing.assert_allclose(scores[1], scores[0], rtol=0, atol=2e-2)
+    assert 0 <= rough.value - exact.value < 1e-4
+
+
 @pytest.mark.parametrize("name", ["softmax", "hinge"])
 def test_sums_over_many_rows_do_not_depend_on_threads(name, monkeypatch):
     features, targets, weights, _ = problem(n=2100)

@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
+from divlearn.committee import REGRESSORS, SPDRegressor
 from divlearn.datasets import make_wishart_clusters
-from divlearn.kernels import DivergenceKernel, DivergenceKernelClassifier
+from divlearn.kernels import (
+    DivergenceKernel,
+    DivergenceKernelClassifier,
+    DivergenceKernelRegressor,
+)
 from divlearn.kernels.landmarks import (
     FLOORS,
     Landmarks,
@@ -15,7 +20,7 @@ from divlearn.kernels.landmarks import (
     make_definite,
     pick_landmarks,
 )
-from divlearn.nearest import NearestClassifier
+from divlearn.nearest import NearestClassifier, NearestRegressor
 
 WEIGHTS = np.linspace(1, 2, 20)
 
@@ -27,14 +32,14 @@ def make(n_landmarks):
     table = cdist(vectors, vectors, "sqeuclidean")
     some = np.arange(20)[:: 20 // n_landmarks]
     inner = lambda scale: np.exp(-scale * table[np.ix_(some, some)])  # noqa: E731
-    squares = Landmarks(lambda rows: table[rows][:, some], inner, codes, WEIGHTS)
+    squares = Landmarks(lambda rows: table[rows][:, some], inner, np.eye(3)[codes], WEIGHTS)
     return squares, np.exp(-0.1 * table), some, np.eye(3)[codes]
 
 
 def test_all_vectors_as_landmarks_are_the_exact_machine():
     """By the system of Suykens and Vandewalle (1999), weighted, with indicators of classes."""
     squares, kernel, _, targets = make(20)
-    model = squares.learn(C=3.0, scale=0.1)
+    model = LeastSquares(*squares.learn(C=3.0, scale=0.1))
     ridge = np.diag(WEIGHTS.mean() / (3.0 * WEIGHTS))
     system = np.block([[kernel + ridge, np.ones((20, 1))], [np.ones((1, 20)), np.zeros((1, 1))]])
     solved = np.linalg.solve(system, np.vstack([targets, np.zeros((1, 3))]))
@@ -47,7 +52,7 @@ def test_all_vectors_as_landmarks_are_the_exact_machine():
 def test_few_landmarks_minimise_the_penalised_squares(block, monkeypatch):
     monkeypatch.setattr("divlearn.kernels.landmarks._BLOCK", block)
     squares, kernel, some, targets = make(5)
-    model = squares.learn(C=3.0, scale=0.1)
+    model = LeastSquares(*squares.learn(C=3.0, scale=0.1))
 
     def objective(coefficients, offsets):
         errors = kernel[:, some] @ coefficients + offsets - targets
@@ -78,8 +83,8 @@ def test_indefinite_kernels_get_the_absolute_values_of_their_eigenvalues():
 
 @pytest.fixture
 def few_are_many(monkeypatch):
-    for module in ("kernels.classifier", "kernels.shared", "nearest.neighbors"):
-        monkeypatch.setattr(f"divlearn.{module}.LARGE", 50)
+    monkeypatch.setattr("divlearn.kernels.shared.LARGE", 50)
+    monkeypatch.setattr("divlearn.kernels.regressor._MOST", 50)
     monkeypatch.setattr("divlearn.kernels.landmarks._LANDMARKS", 30)
 
 
@@ -111,3 +116,55 @@ def test_neighbours_of_many_matrices_are_those_of_a_table(request):
     assert set(tried) == {"log-euclidean"}
     first = table.cv_results_["mean_test_score"][: len(tried)]
     np.testing.assert_allclose(blocks.cv_results_["mean_test_score"], first, rtol=1e-6)
+
+
+def numbered():
+    X, _ = make_wishart_clusters(1, 160, 3, random_state=0)
+    return X, np.linalg.slogdet(X)[1] + 0.1 * np.random.default_rng(0).standard_normal(len(X))
+
+
+@pytest.mark.usefixtures("few_are_many")
+def test_numbers_of_many_matrices_are_predicted_by_landmarks():
+    """By the normal equations with an intercept."""
+    X, y = numbered()
+    weights = np.linspace(1, 2, 80)
+    model = DivergenceKernelRegressor(penalties=(0.1, 1.0), random_state=0)
+    model.fit(X[::2], y[::2], weights)
+    assert model.score(X[1::2], y[1::2]) > 0.9
+    assert model.held_out_r2_ > 0.9
+    divergence, scale, penalty = model.best_params_.values()
+    landmarks = X[::2][pick_landmarks(np.zeros(80, dtype=int))]
+    np.testing.assert_array_equal(model.matrices_, landmarks)
+    kernel = DivergenceKernel(divergence, scale).fit(landmarks)
+    inner = make_definite(kernel.transform(landmarks))
+    columns = np.column_stack([kernel.transform(X[::2]), np.ones(80)])
+    weighted = columns.T * (weights / weights.mean())
+    system = weighted @ columns + penalty * np.pad(inner, (0, 1))
+    standardised = (y[::2] - model.mean_) / model.scale_
+    solved = np.linalg.solve(system, weighted @ standardised)
+    found = np.column_stack([kernel.transform(X), np.ones(len(X))]) @ solved
+    np.testing.assert_allclose(model.predict(X), found * model.scale_ + model.mean_, atol=1e-5)
+
+
+def test_neighbours_of_many_numbers_are_those_of_a_table(request):
+    X, y = numbered()
+    table = NearestRegressor(random_state=0).fit(X, y)
+    request.getfixturevalue("few_are_many")
+    many = NearestRegressor(random_state=0).fit(X, y)
+    tried = many.cv_results_["params"]
+    assert {one["divergence"].name for one in tried} == {"log-euclidean"}
+    first = table.cv_results_["mean_test_score"][: len(tried)]
+    np.testing.assert_allclose(many.cv_results_["mean_test_score"], first, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("few_are_many")
+def test_a_committee_of_regressors_has_no_table_of_all_pairs(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("a table of all pairs")
+
+    monkeypatch.setattr("divlearn.kernels.tables.square_tables", refuse)
+    X, y = numbered()
+    members = [name for name in REGRESSORS if name != "iddl"]
+    model = SPDRegressor(members, random_state=0).fit(X[::2], y[::2])
+    assert set(model.members_) == set(members)
+    assert model.score(X[1::2], y[1::2]) > 0.9

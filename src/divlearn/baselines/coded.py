@@ -21,6 +21,7 @@ from divlearn.baselines.log_svm import VectorClassifier
 from divlearn.checks import RandomState, check_count, check_number
 from divlearn.cluster import LogEuclideanKMeans
 from divlearn.cluster.base import repeat
+from divlearn.engines import Prepared
 from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.labelled import check_new, fit_method
 from divlearn.fitting.training import Grid, Training, choose
@@ -189,8 +190,9 @@ class CodedClassifier(NamesMixin, TransformerMixin, VectorClassifier, Generic[_V
         with limit_blas(1):
             return self._codes(self._view(matrices, self.dictionary_), self.best_params_)
 
-    def _decide_new(self, matrices: RealArray) -> RealArray:
-        return np.asarray(self.machine_.decision_function(self._code(matrices) / self.unit_))
+    def _decide_new(self, new: Prepared) -> RealArray:
+        codes = self._code(new.matrices) / self.unit_
+        return np.asarray(self.machine_.decision_function(codes))
 
     def _count_atoms(self, n_matrices: int, n_classes: int) -> int:
         if isinstance(self.n_atoms, str) and self.n_atoms == "auto":

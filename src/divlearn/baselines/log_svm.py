@@ -12,9 +12,9 @@ from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, to_host
 from divlearn.checks import RandomState, check_number
-from divlearn.engines import Engine
+from divlearn.engines import Engine, Prepared
 from divlearn.fitting.training import Grid, Training, in_turn
 from divlearn.kernels.classifier import Candidate, MachineClassifier
 from divlearn.log_vectors import log_vectors
@@ -169,13 +169,12 @@ class LogEuclideanSVM(VectorClassifier):
         return in_turn(grid.candidates) if self._nested else grid
 
     def _vectors(self, training: Training, candidate: Candidate) -> RealArray:
-        return training.once(
-            "scaled logarithms", lambda: training.log_vectors / spread(training.log_vectors)
-        )
+        vectors = training.log_vectors
+        return training.once("scaled logarithms", lambda: to_host(vectors / spread(vectors)))
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
         self.model_, _ = self._learner(training, training.whole)(best)
         self.deviation_ = spread(training.log_vectors)
 
-    def _decide_new(self, matrices: RealArray) -> RealArray:
-        return np.asarray(self.model_.decision_function(log_vectors(matrices) / self.deviation_))
+    def _decide_new(self, new: Prepared) -> RealArray:
+        return np.asarray(self.model_.decision_function(log_vectors(new) / self.deviation_))

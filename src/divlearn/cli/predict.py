@@ -123,12 +123,11 @@ def _predict(classifier: BaseEstimator, matrices: RealArray, *, skip: bool) -> P
 
 
 def _predict_all(classifier: BaseEstimator, matrices: RealArray) -> tuple[Labels, RealArray | None]:
-    from divlearn.engines import Prepared
-    from divlearn.fitting.labelled import MatricesMixin, check_new
+    from divlearn.fitting.labelled import MatricesMixin, prepare_new
 
-    given: RealArray | Prepared = matrices
-    if isinstance(classifier, MatricesMixin):  # checked once for both
-        given = Prepared.checked(check_new(classifier, matrices))
+    # Checked once for both.
+    known = isinstance(classifier, MatricesMixin)
+    given = prepare_new(classifier, matrices) if known else matrices
     probable = hasattr(classifier, "predict_proba") and hasattr(classifier, "classes_")
     return classifier.predict(given), classifier.predict_proba(given) if probable else None
 

@@ -20,7 +20,7 @@ from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import Checked
 from divlearn.fitting.progress import on_progress, say, tell
 from divlearn.kernels import POINTS
-from divlearn.kernels.shared import make_tables
+from divlearn.kernels.shared import make_tables, shared_columns
 from divlearn.threads import check_jobs
 from divlearn.tolerances import LEARNING_ACCURACY
 
@@ -177,7 +177,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
         """Guess the seconds that a kind of member takes, from a few pairs of matrices."""
         data = training.data
         n, n_atoms = len(data.matrices), 3 * len(np.unique(data.strata))
-        n_columns = self._n_columns(training)
+        n_columns = len(shared_columns(training))
         pairs = {
             "kernel": n * n_columns / (2 if n_columns == n else 1),
             "iddl": _PASSES * n * n_atoms * len(training.folds),
@@ -190,10 +190,6 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
         began = clock()
         make_tables(training.engine, some, POINTS)
         return pairs[kind] * (clock() - began) / (len(some) ** 2 / 2)
-
-    def _n_columns(self, training: _D) -> int:
-        """Columns of tables of divergences."""
-        return len(training.data.matrices)
 
     def _average(
         self, training: _D, honest: RealArray, final: RealArray, fit: FitWeights

@@ -12,21 +12,20 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import ClassWeight, RandomState
 from divlearn.committee.base import Committee
+from divlearn.committee.calibrated import CalibratedClassifier
 from divlearn.committee.weights import find_simple, fit_weights, floored
-from divlearn.committee.wrapped import CalibratedClassifier
-from divlearn.engines import Engine, Prepared
+from divlearn.engines import Engine
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import (
     MatrixClassifierMixin,
     check_labelled,
-    check_new,
     fit_method,
+    prepare_new,
 )
 from divlearn.fitting.progress import say
 from divlearn.fitting.training import Training
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import DivergenceKernelClassifier
-from divlearn.kernels.shared import shared_columns
 from divlearn.nearest import DivergenceMDM, NearestClassifier
 from divlearn.tangent.classifier import TangentClassifier
 
@@ -144,9 +143,6 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
     def _held_out(self, member: BaseEstimator) -> RealArray:
         return member.oof_proba_
 
-    def _n_columns(self, training: Training) -> int:
-        return len(shared_columns(training))
-
     def _figure(self, name: str, member: BaseEstimator, training: Training) -> str:
         data, tested = training.data, training.tested
         right = member.oof_proba_[data.kept[tested]].argmax(axis=1) == data.codes[tested]
@@ -181,7 +177,7 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes)."""
-        checked = Prepared.checked(check_new(self, X))
+        checked = prepare_new(self, X)
         mixture = np.zeros((checked.n_matrices, len(self.classes_)))
         for name, member in self.members_.items():
             mixture += self.weights_[name] * floored(member.predict_proba(checked))

@@ -12,11 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import RandomState
 from divlearn.committee.base import Committee
+from divlearn.committee.cross_validated import CrossValidatedRegressor
 from divlearn.committee.weights import find_simple, fit_number_weights
-from divlearn.committee.wrapped import CrossValidatedRegressor
-from divlearn.engines import Engine, Prepared
+from divlearn.engines import Engine
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.labelled import MatricesMixin, check_new, fit_method
+from divlearn.fitting.labelled import MatricesMixin, fit_method, prepare_new
 from divlearn.fitting.progress import say
 from divlearn.fitting.regression import (
     NumberedTraining,
@@ -166,7 +166,7 @@ class SPDRegressor(
 
     def predict(self, X: ArrayLike) -> RealArray:
         """Predict numbers, shape (n_matrices,)."""
-        checked = Prepared.checked(check_new(self, X))
+        checked = prepare_new(self, X)
         return np.sum(
             [self.weights_[name] * one.predict(checked) for name, one in self.members_.items()],
             axis=0,

@@ -132,6 +132,10 @@ class Engine(ABC):
         """Prepare data for many calls: results stay where the engine works, such as a device."""
         return self.prepare(X)
 
+    def send(self, array: RealArray) -> RealArray:
+        """Move an array to the device on which the engine works, if there is one with room."""
+        return array
+
     def place(self, array: RealArray, data: Prepared) -> RealArray:
         """Put an array where results for data are."""
         return array

@@ -1,14 +1,17 @@
 """Input and output of engines: prepared matrices, requests and gradients, and their checks."""
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 
 from divlearn.arrays import Indices, IntArray, RealArray, to_device_of, to_host
 from divlearn.engines.parameters import Parameters
 from divlearn.tolerances import ALIKE
+
+_F = TypeVar("_F")
 
 
 @dataclass(eq=False)
@@ -20,6 +23,7 @@ class Prepared:
     # Variables of very different size are put in descending order: only then do factors of graded
     # matrices keep the small ones.
     order: IntArray | None = field(default=None, kw_only=True)
+    kept: dict[Hashable, object] = field(default_factory=dict, kw_only=True, repr=False)
 
     @classmethod
     def checked(cls, matrices: RealArray) -> Self:
@@ -41,6 +45,12 @@ class Prepared:
         """Mean logarithm of each variable's variance, in the order of `matrices`."""
         sizes = typical_sizes(self.working)
         return sizes if self.order is None else sizes[np.argsort(self.order)]
+
+    def once(self, key: Hashable, compute: Callable[[], _F]) -> _F:
+        """Return what was computed of this data before under a key, or compute it."""
+        if key not in self.kept:
+            self.kept[key] = compute()
+        return cast(_F, self.kept[key])
 
     @property
     def n_matrices(self) -> int:

@@ -341,7 +341,8 @@ def _operations(d: int) -> float:
 def _trace_columns(data: NativeData, inverse: bool) -> RealArray:
     """Triangles of the matrices or inverses, their log-determinants, and ones; computed once."""
     key = "inverse traces" if inverse else "traces"
-    if key not in data.kept:
+
+    def compute() -> RealArray:
         rows, columns = np.tril_indices(data.d)
         matrices = data.working.astype(np.float64, copy=False)
         with limit_blas(1):
@@ -350,8 +351,9 @@ def _trace_columns(data: NativeData, inverse: bool) -> RealArray:
         left = np.ones((n, len(rows) + 2))
         left[:, :-2] = source[:, rows, columns]
         left[:, -2] = -_logdet(data, data.logdet[:n], data.exponent[:n], inverse)
-        data.kept[key] = left
-    return data.kept[key]
+        return left
+
+    return data.once(key, compute)
 
 
 def _logdet(data: NativeData, scaled: RealArray, exponent: RealArray, inverse: bool) -> RealArray:
@@ -365,8 +367,8 @@ def _trace_values(
 ) -> NDArray[np.bool_] | None:
     """Divergences at (0, 1), or (1, 0) if ``inverse``; returns where they are too small."""
     rows, columns = atoms.lower
-    other = atoms.original if inverse else atoms.inverse()
-    weights = np.where(rows == columns, 1.0, 2.0) * other[:, rows, columns]
+    other = atoms.original[:, rows, columns] if inverse else atoms.in_units(atoms.packed_inverse)
+    weights = np.where(rows == columns, 1.0, 2.0) * other
     constant = _logdet(data, atoms.logdet, atoms.exponent, inverse) - data.d
     right = np.column_stack([weights, np.ones(len(weights)), constant])
     left = _trace_columns(data, inverse)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -41,7 +41,6 @@ class NativeData(Prepared):
     logdet: RealArray
     exponent: RealArray
     spread: RealArray
-    kept: dict[str, RealArray] = field(default_factory=dict)  # what routes compute once
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the matrices alone: packed arrays lose their alignment on the way."""
@@ -70,7 +69,7 @@ class NativeData(Prepared):
             working=self.working[start:stop],
             **{name: getattr(self, name)[packed] for name in ("factor", "matrix")},
             **{name: getattr(self, name)[plain] for name in ("logdet", "exponent", "spread")},
-            kept={key: columns[start:stop] for key, columns in self.kept.items()},
+            kept={key: cast(RealArray, one)[start:stop] for key, one in self.kept.items()},
         )
 
 
@@ -127,12 +126,14 @@ class NativeAtoms:
 
     def in_units(self, gradient: RealArray) -> RealArray:
         """Undo the scaling of the atoms on something that scales as their inverse."""
+        # One factor might overflow where the product does not; `ldexp` of all entries takes long.
+        exponent = -self.exponent.astype(int).reshape(-1, *[1] * (gradient.ndim - 1))
+        half = exponent // 2
         with np.errstate(over="ignore"):
-            scaled: RealArray = np.ldexp(gradient, -self.exponent.astype(int)[:, None, None])
-        return scaled
+            return gradient * np.ldexp(1.0, half) * np.ldexp(1.0, exponent - half)
 
     def inverse(self) -> RealArray:
-        return self.in_units(self.unpack(self.packed_inverse))
+        return self.unpack(self.in_units(self.packed_inverse))
 
     def gradient(self, euclidean: RealArray) -> Pullback:
         """Add ``L_B^T (gradient) L_B`` to a gradient found without it."""

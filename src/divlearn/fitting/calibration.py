@@ -38,7 +38,11 @@ class Calibration(NamedTuple):
 
     def log_probabilities(self, scores: RealArray) -> RealArray:
         """Logarithms of probabilities, from scores (n_samples, n_classes, n_forms)."""
-        return log_softmax(scores[..., self.form] / self.temperature, axis=1)
+        return self.soften(scores[..., self.form])
+
+    def soften(self, scores: RealArray) -> RealArray:
+        """Logarithms of probabilities, from scores of the form that was chosen."""
+        return log_softmax(scores / self.temperature, axis=1)
 
 
 def calibrate_by(

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import RandomState
-from divlearn.engines import Engine
+from divlearn.engines import Engine, Prepared
 from divlearn.fitting.folds import Fold, Folds, Splitter
 from divlearn.fitting.labelled import Checked
 from divlearn.fitting.progress import say
@@ -65,9 +65,14 @@ class Folded(Memo):
         return np.unique(np.concatenate([held for _, held in self.folds]))
 
     @property
+    def there(self) -> RealArray:
+        """All matrices where the engine works, on the host or on a device."""
+        return self.once("there", lambda: self.engine.send(self.data.matrices))
+
+    @property
     def log_vectors(self) -> RealArray:
-        """Logarithms of all matrices as vectors."""
-        return self.once("log vectors", lambda: log_vectors(self.data.matrices))
+        """Logarithms of all matrices as vectors, where the engine works."""
+        return self.once("log vectors", lambda: log_vectors(self.there))
 
     @property
     def whole(self) -> int:
@@ -136,8 +141,8 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
         """Decide on what a part holds out."""
 
     @abstractmethod
-    def _decide_new(self, matrices: RealArray) -> RealArray:
-        """Decide on new matrices by the model of everything, ``model_``."""
+    def _decide_new(self, new: Prepared) -> RealArray:
+        """Decide on ``new.matrices`` by the model of everything, ``model_``."""
 
     def _inner_grid(self, grid: Grid[_T]) -> Grid[_T]:
         """Candidates to choose from without each fold."""

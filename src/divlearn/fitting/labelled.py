@@ -277,6 +277,12 @@ def check_new(
     return matrices
 
 
+def prepare_new(estimator: BaseEstimator, X: ArrayLike | Prepared) -> Prepared:
+    """Check matrices to predict, and wrap them with what models compute of them once."""
+    matrices = check_new(estimator, X)
+    return X if isinstance(X, Prepared) else Prepared.checked(matrices)
+
+
 def check_size(estimator: BaseEstimator, d: int) -> None:
     expected = estimator.n_features_in_
     if d != expected:

@@ -16,9 +16,9 @@ from divlearn.fitting.held_out import Folded, Grid, HeldOutEstimator, Judge, sha
 from divlearn.fitting.labelled import (
     Checked,
     MatricesMixin,
-    check_new,
     check_training,
     fit_method,
+    prepare_new,
 )
 from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.targets import check_numbers
@@ -181,4 +181,4 @@ class HeldOutRegressor(
 
     def predict(self, X: ArrayLike) -> RealArray:
         """Predict numbers, shape (n_matrices,)."""
-        return self._restore(self._decide_new(check_new(self, X)))
+        return self._restore(self._decide_new(prepare_new(self, X)))

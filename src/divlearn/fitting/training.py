@@ -29,8 +29,8 @@ from divlearn.fitting.labelled import (
     Labelled,
     MatrixClassifierMixin,
     check_labelled,
-    check_new,
     fit_method,
+    prepare_new,
 )
 from divlearn.fitting.selection import HeldOut, average_held_out
 from divlearn.tolerances import LEARNING_ACCURACY
@@ -191,8 +191,9 @@ class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], G
 
     def predict_log_proba(self, X: ArrayLike) -> RealArray:
         """Logarithms of `predict_proba`, exact where probabilities underflow."""
-        scores = self._forms.all(self._decide_new(check_new(self, X)))
-        return Calibration(*self.calibration_).log_probabilities(scores)
+        calibration = Calibration(*self.calibration_)
+        decisions = self._decide_new(prepare_new(self, X))
+        return calibration.soften(self._forms.score(decisions, calibration.form))
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes), by held-out calibration."""

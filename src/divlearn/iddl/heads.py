@@ -13,7 +13,8 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from divlearn.arrays import RealArray, beside, on_device, to_host
 from divlearn.checks import check_finite
-from divlearn.iddl.losses import Loss, Targets
+from divlearn.engines.softmax import is_compiled, newton_step, softmax_sums
+from divlearn.iddl.losses import Loss, SoftmaxLoss, Targets
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 from divlearn.threads import Result, map_rows
@@ -24,6 +25,7 @@ _BISECTIONS = 40
 _FLAT = 0.3  # slope along a step, relative to that at its start, at which a search ends
 _ROUNDING = 1e-14
 _SINGLE = 1e-5  # least tolerance for which single precision finds directions
+_NEGLIGIBLE = 0.05  # of a penalty: variance of a direction that it leaves less than a hundredth of
 _RANK = 1e-13  # share of the largest variance below which a direction holds nothing but rounding
 _DAMPING = 1e-2
 _TINY = float(np.finfo(float).tiny)
@@ -45,7 +47,7 @@ class Samples:
 
     def __init__(self, shards: Shards, targets: Parts, features: Parts, bias: bool) -> None:
         self.shards, self.targets, self.features, self.bias = shards, targets, features, bias
-        self._turned: dict[bool, list[Parts]] = {}
+        self._turned: tuple[tuple[int, bool], list[Parts]] | None = None
 
     @cached_property
     def centre(self) -> tuple[RealArray, RealArray]:
@@ -79,18 +81,19 @@ class Samples:
         kept = spread > _RANK * spread[-1] if spread[-1] > 0 else spread == spread[-1]
         return spread[kept], basis[:, kept]
 
-    def turn(self, rough: bool) -> list[Parts]:
+    def turn(self, n_left_out: int, rough: bool) -> list[Parts]:
         """Hold targets, and the design in its principal components, where iterations are faster.
 
-        Where few digits do, the design is held in few digits, too.
+        The first components, of the least variance, may be left out. Where few digits do, the
+        design is held in few digits, too.
         """
-        if rough not in self._turned:
-            basis, targets = self.components[1], self.targets
+        if self._turned is None or self._turned[0] != (n_left_out, rough):
+            basis, targets = self.components[1][:, n_left_out:], self.targets
             turned = self.shards.hold(_turn, basis, self.bias, rough, parts=[self.features])
             if self.shards.whole is not None:
                 targets = self.shards.hold(_follow, parts=[targets, turned])
-            self._turned[rough] = [targets, turned]
-        return self._turned[rough]
+            self._turned = (n_left_out, rough), [targets, turned]
+        return self._turned[1]
 
 
 def solve_head(
@@ -163,6 +166,7 @@ class _State:
     value: float
     gradient: RealArray
     size: float  # a typical second derivative in the scores
+    bends: Any = None  # second derivatives, for one block in memory
 
 
 class _Newton:
@@ -170,13 +174,17 @@ class _Newton:
 
     def __init__(self, loss: Loss, samples: Samples, gamma: float, shape: tuple[int, int]) -> None:
         self._loss, self._samples = loss, samples
-        self._spread, self._basis = samples.components
-        self._n_features = shape[1]
-        penalty = np.full(len(self._basis), gamma)
-        penalty[self._n_features :] = 0
-        self._penalty = self._basis.T @ (penalty[:, None] * self._basis)
-        self._parts = samples.turn(loss.tolerance >= _SINGLE)
+        self._n_features, self._gamma = shape[1], gamma
+        rough = loss.tolerance >= _SINGLE
+        spread, basis = samples.components
+        left_out = np.searchsorted(spread, _NEGLIGIBLE * gamma) if rough else 0
+        left_out = min(int(left_out), len(spread) - 1)
+        self._spread, self._basis = spread[left_out:], basis[:, left_out:]
+        self._bias = self._basis[self._n_features :].sum(axis=0)  # what is not penalised
+        self._penalty = gamma * (np.eye(len(self._bias)) - np.outer(self._bias, self._bias))
+        self._parts = samples.turn(left_out, rough)
         self._bends: tuple[_State, Any] | None = None
+        self._compiled = self._can_be_compiled()
         self._origin = self._evaluate(np.zeros((shape[0], len(self._spread))))
 
     def minimize(self, warm: Head | None) -> tuple[Head, float]:
@@ -200,16 +208,25 @@ class _Newton:
         return head, state.value
 
     def _evaluate(self, W: RealArray) -> _State:
-        loss, gradient, size = self._samples.shards.reduce(_sums, self._loss, W, parts=self._parts)
+        if self._compiled:
+            (targets,), (turned,) = self._parts
+            loss, gradient, size, *bends = softmax_sums(turned[0], targets[0], targets[1], W)
+        else:
+            shards = self._samples.shards
+            known = (self._loss, W, shards.whole is not None)
+            loss, gradient, size, *bends = shards.reduce(_sums, *known, parts=self._parts)
         penalized = W @ self._penalty
-        return _State(W, loss + float(np.vdot(penalized, W)), gradient + 2 * penalized, size)
+        value = loss + float(np.vdot(penalized, W))
+        return _State(W, value, gradient + 2 * penalized, size, bends[0] if bends else None)
 
     def _bend(self, state: _State, direction: RealArray) -> RealArray:
         """Multiply by the Hessian of the losses."""
         shards = self._samples.shards
         # Where blocks are far, a small Hessian is summed once, and multiplied with here.
         small = len(shards) > 1 and state.W.size <= _LARGEST_HESSIAN
-        if self._bends is None or self._bends[0] is not state:
+        if state.bends is not None:
+            self._bends = state, [state.bends]
+        elif self._bends is None or self._bends[0] is not state:
             call = shards.reduce if small else shards.hold
             function = _whole_hessian if small else _bends
             self._bends = state, call(function, self._loss, state.W, parts=self._parts)
@@ -230,6 +247,39 @@ class _Newton:
         damping = self._damping(state)
         scale = max(state.size, 1e-6) * self._spread + 2 * np.diag(self._penalty) + damping
         scale = np.maximum(scale, 1e-12 * scale.max())  # about the diagonal of the Hessian
+        solve = self._solve_compiled if self._compiled else self._solve
+        step = solve(state, scale, damping, enough)
+        return step if step.any() else -state.gradient / scale
+
+    def _can_be_compiled(self) -> bool:
+        whole = self._samples.shards.whole
+        return (
+            type(self._loss) is SoftmaxLoss
+            and whole is not None
+            and whole.engine.name != "reference"
+            and not on_device(self._parts[1][0][0])
+            and is_compiled()
+        )
+
+    def _solve_compiled(
+        self, state: _State, scale: RealArray, damping: float, enough: float
+    ) -> RealArray:
+        (targets,), (turned,) = self._parts
+        return newton_step(
+            turned[1],
+            state.bends,
+            targets[1],
+            state.gradient,
+            scale,
+            self._bias,
+            penalty=self._gamma,
+            damping=damping,
+            enough=enough,
+            most_products=_CG_STEPS,
+        )
+
+    def _solve(self, state: _State, scale: RealArray, damping: float, enough: float) -> RealArray:
+        """Solve by conjugate gradients."""
         step = np.zeros_like(state.W)
         residual = -state.gradient
         direction = residual / scale
@@ -248,7 +298,7 @@ class _Newton:
             z = residual / scale
             following = float(np.vdot(residual, z))
             direction, power = z + following / power * direction, following
-        return step if step.any() else -state.gradient / scale
+        return step
 
     def _search(self, state: _State, step: RealArray) -> _State | None:
         """Find the best of the points tried along a step; None if none beats the start."""
@@ -318,19 +368,21 @@ def _losses(_: Block, targets: Targets, features: RealArray, loss: Loss, head: H
 
 
 def _sums(
-    _: Block, targets: Targets, turned: Any, loss: Loss, W: RealArray
-) -> tuple[float, RealArray, float]:
+    _: Block, targets: Targets, turned: Any, loss: Loss, W: RealArray, keep: bool
+) -> tuple[Any, ...]:
+    """Sum losses, their gradients and typical second derivatives, and keep the latter if asked."""
     (wanted, weights), design = targets, turned[0]
     W = beside(W, design)
 
-    def sums(rows: slice) -> tuple[float, RealArray, float]:
+    def sums(rows: slice) -> tuple[float, RealArray, float, Any]:
         expansion = loss.expand(design[rows] @ W.T, wanted[rows])
         own = weights[rows]
         gradient = to_host((own[:, None] * expansion.slopes).T @ design[rows])
-        return float(own @ expansion.losses), gradient, float(own @ expansion.sizes)
+        size = float(own @ expansion.sizes)
+        return float(own @ expansion.losses), gradient, size, expansion.bends
 
-    losses, gradients, sizes = zip(*_over_rows(sums, design, W), strict=True)
-    return sum(losses), sum(gradients), sum(sizes)
+    losses, gradients, sizes, bends = zip(*_over_rows(sums, design, W), strict=True)
+    return sum(losses), sum(gradients), sum(sizes), *([bends] if keep else [])
 
 
 def _bends(_: Block, targets: Targets, turned: Any, loss: Loss, W: RealArray) -> Any:

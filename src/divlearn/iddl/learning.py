@@ -22,7 +22,8 @@ from divlearn.iddl.tasks import Task
 from divlearn.iddl.training import History, Judge, Model, Part, Settings, Trained, train
 from divlearn.sharded.blocks import Block
 
-_WORSE = 1.03  # times the least held-out loss, from which on no weaker penalty is tried
+# Weaker penalties are tried until two in a row, or one by this factor, do worse than the best.
+_WORSE = 1.03
 _CLEARLY = 3.0  # standard errors by which full rank alone must be better than all ranks
 _JUDGED = 1e-3  # tolerance of heads: beyond it, predictions do not change but by noise
 _CHOOSING_ITERATIONS = 10  # of models that only choose a penalty
@@ -96,13 +97,22 @@ def judge_fixed(
 ) -> dict[Point, RealArray]:
     """Judge heads that see one divergence of the first atoms, with a loss and penalty known."""
     n_pairs, whole, found = first[0].alpha.shape[1], _designs(parts, first), {}
+    # Divergences of an atom are alike: together, their weights are near to those of one alone.
+    near = [_sum_pairs(head, n_pairs) for head in known.heads]
     for pair in range(n_pairs):
         one = (slice(None), slice(pair, None, n_pairs))
         designs = [(seen[one], unseen[one]) for seen, unseen in whole]
-        (choice,) = _follow_penalties(parts, designs, known.loss, [known.penalty], judge)
+        (choice,) = _follow_penalties(parts, designs, known.loss, [known.penalty], judge, near)
         point = float(first[0].alpha[0, pair]), float(first[0].beta[0, pair])
         found[point] = choice.shares
     return found
+
+
+def _sum_pairs(head: Head | None, n_pairs: int) -> Head | None:
+    if head is None:
+        return None
+    weights, bias = head
+    return weights.reshape(len(weights), -1, n_pairs).sum(axis=2), bias
 
 
 def choose_heads(
@@ -133,6 +143,7 @@ def _follow_penalties(
     loss: Loss,
     penalties: Sequence[float],
     judge: Judge,
+    near: Sequence[Head | None] = (),
 ) -> list[Choice]:
     """Judge heads, the largest penalty first; weaker ones take longest, and end where they lose."""
     rows = np.concatenate([part.rows for part in parts])
@@ -140,7 +151,7 @@ def _follow_penalties(
         Samples(part.shards, part.targets, [seen], loss.bias)
         for part, (seen, _) in zip(parts, designs, strict=True)
     ]
-    heads: list[Head | None] = [None] * len(parts)
+    heads = list(near) or [None] * len(parts)
     choices: list[Choice] = []
     for penalty in track(sorted(penalties, reverse=True), "penalties"):
         heads = [
@@ -155,7 +166,8 @@ def _follow_penalties(
             ]
         )
         choices.append(Choice(loss, penalty, rows, scores, judge(scores, rows), heads))
-        if choices[-1].held_out_loss > _WORSE * min(one.held_out_loss for one in choices):
+        losses = [one.held_out_loss for one in choices]
+        if losses[-1] > _WORSE * min(losses) or min(losses) < min(losses[-2:]):
             break
     return choices
 

@@ -1,9 +1,9 @@
 """Importance of channels: the held-out accuracy that a classifier loses without them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, Literal
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,13 +15,13 @@ from divlearn.checks import RandomState, check_count
 from divlearn.descriptors import Regularize
 from divlearn.fitting.folds import Fold, Splitter, fit_grouped
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
-from divlearn.fitting.labelled import Labelled
+from divlearn.fitting.labelled import Labelled, label
 from divlearn.fitting.progress import narrated, track
-from divlearn.hermitian import is_complex
+from divlearn.hermitian import is_complex, real_form
 from divlearn.judge import significance
 from divlearn.judge.answer import Summarised, say_how_many
-from divlearn.judge.evaluation import check_folded
 from divlearn.judge.significance import SIGNIFICANT
+from divlearn.spd import check_spd
 
 Channels = Sequence[str] | Mapping[str, Sequence[int]]
 
@@ -49,7 +49,7 @@ class ChannelRow:
 
 @dataclass(frozen=True, eq=False)
 class ChannelImportance(Summarised):
-    r"""Result of `channel_importance`; `summary` says which channels matter.
+    """What `channel_importance` returns; `summary` says which channels matter.
 
     Attributes
     ----------
@@ -58,28 +58,9 @@ class ChannelImportance(Summarised):
     correct_without : ndarray, shape (n_sets, n_matrices)
         Likewise without each set: 0 or 1, or for "permute" a share of the repetitions.
     method : {"permute", "drop"}
-    message : str, how many folds were completed; after an interrupt not all.
+    message : str, how many folds were completed.
     groups : ndarray of int, shape (n_matrices,), or None
         Only different groups are independent; standard errors and p-values account for it.
-
-    Notes
-    -----
-    With the channels S of a set and the others R, a covariance matrix consists of the covariance of
-    R, of the regression W of S on R, and of the covariance E of its residuals:
-
-    .. math:: X = \begin{pmatrix} C & C W^T \\ W C & W C W^T + E \end{pmatrix} , \qquad
-              C \succ 0 , \quad E \succ 0 .
-
-    C, W and E vary freely: every such triple is an SPD matrix, and every SPD matrix is one such
-    triple. "permute" gives each held-out matrix the pair (W, E) of another. All that the
-    other channels say, C, stays as it is, and the result is positive definite. Permuting rows and
-    columns themselves would not preserve this.
-
-    Both methods measure what channels add to the others. Two copies of one channel add nothing to
-    each other, so pass such channels as a set. A permuted matrix may be unusual if (W, E) depends
-    on C within a class, for instance through the amplitude of the trial. The model then loses
-    accuracy for that reason too, and "drop" is the fairer method. With "permute" every fold must
-    hold out several classes.
     """
 
     channels: dict[str, tuple[int, ...]]
@@ -155,41 +136,85 @@ def channel_importance(
     regularize: str | float = "raise",
     verbose: int = 0,
 ) -> ChannelImportance:
-    """Measure the held-out accuracy that a classifier of SPD matrices loses without channels.
+    r"""Measure the held-out accuracy that a classifier of SPD matrices loses without channels.
 
     Parameters
     ----------
     estimator : classifier of matrices, shape (n_matrices, d, d); it is cloned for every fit.
     X, y : array-like, shape (n_matrices, d, d) and (n_matrices,)
     channels : sequence of d names, or dict of sequences of indices by name, optional
-        Each channel alone, by its number if they are None, or sets such as ``{"left": [0, 2]}``.
+        Each channel alone, or sets of channels, such as ``{"left": [0, 2], "right": [1, 3]}``. By
+        default each channel alone, named by its number.
     method : {"permute", "drop"}, default="permute"
         "permute" fits once per fold, and permutes what is peculiar to the channels among held-out
-        matrices; see `ChannelImportance`. "drop" fits a model for every set, without its channels.
+        matrices; see Notes. "drop" fits a model for every set, to matrices without its rows and
+        columns.
     n_repeats : int, default=5, number of permutations.
     cv, groups, random_state, regularize, verbose : as in `evaluate`
 
+    Returns
+    -------
+    ChannelImportance
+        After an interrupt, of the folds completed. KeyboardInterrupt is raised if there are none.
+
+    Notes
+    -----
+    With the channels S of a set and the others R, a covariance matrix consists of the covariance of
+    R, of the regression W of S on R, and of the covariance E of its residuals:
+
+    .. math:: X = \begin{pmatrix} C & C W^T \\ W C & W C W^T + E \end{pmatrix} , \qquad
+              C \succ 0 , \quad E \succ 0 .
+
+    C, W and E vary freely: every such triple is an SPD matrix, and every SPD matrix is one such
+    triple. "permute" gives each held-out matrix the pair (W, E) of another. All that the
+    other channels say, C, stays as it is, and the result is positive definite. Permuting rows and
+    columns themselves would not preserve this.
+
+    Both methods measure what channels add to the others. Two copies of one channel add nothing to
+    each other, so pass such channels as a set. A permuted matrix may be unusual if (W, E) depends
+    on C within a class, for instance through the amplitude of the trial. The model then loses
+    accuracy for that reason too, and "drop" is the fairer method. With "permute" every fold must
+    hold out several classes.
+
     Examples
     --------
+    >>> X = np.tile(np.eye(3), (40, 1, 1))
+    >>> X[:, 0, 0] = np.random.default_rng(0).uniform(1, 2, 40)
+    >>> y = np.repeat(["rest", "move"], 20)
+    >>> X[y == "move", 0, 0] *= 3
     >>> from divlearn import DivergenceMDM
-    >>> X = np.linspace(1, 2, 40)[:, None, None] * np.eye(3)
-    >>> X[1::2, 0, 0] *= 3
-    >>> names, y = ["C3", "Cz", "C4"], ["rest", "move"] * 20
-    >>> found = channel_importance(DivergenceMDM(), X, y, names)
+    >>> found = channel_importance(DivergenceMDM(), X, y, ["C3", "Cz", "C4"])
     >>> [row.name for row in found.table() if row.p_value < 0.05]
     ['C3']
     """
     width = 2 if is_complex(X) else 1  # rows of a channel
-    data = check_folded(X, y, groups, regularize)
-    sets = _check_channels(channels, data.matrices.shape[-1] // width)
+    X = real_form(X)
+    check_spd(X, regularize=regularize, ndim=3)  # which every fold learns from its training part
+    matrices = np.asarray(X, dtype=np.float64)
+    if method not in ("permute", "drop"):
+        raise ValueError(f'method={method!r} must be "permute" or "drop"')
+    sets = _check_channels(channels, matrices.shape[-1] // width)
     rows = [tuple(width * one + k for one in some for k in range(width)) for some in sets.values()]
+    n_repeats = check_count(n_repeats, "n_repeats")
+    data = label(matrices, y, np.ones(len(matrices)), None, groups)
+    data.require_two("drop the class, or pass more of it")
     rng = check_random_state(random_state)
-    permute = {"n_repeats": check_count(n_repeats, "n_repeats"), "rng": rng}
     folds = data.folds(cv, rng)
-    _check_method(method, folds, data)
-    judge = partial(_Judge, estimator, data, regularize)
-    with user_call(), narrated("channel_importance", verbose):
-        done = _judge_folds(judge, folds, rows, permute if method == "permute" else None)
+    if method == "permute":
+        _check_folds(folds, data)
+    done: list[tuple[Indices, RealArray]] = []
+    with user_call(), narrated("channel_importance", verbose), stoppable(lambda: done):
+        for fold in track(folds, "folds"):
+            judged = _Judge(estimator, data, regularize, fold)
+            right = [judged.whole()]
+            for chosen in track(rows, "sets of channels"):
+                if method == "drop":
+                    right.append(judged.drop(chosen))
+                else:
+                    right.append(judged.permute(chosen, n_repeats, rng))
+            if is_interrupted():  # comparing with an unfinished fit would be unfair
+                raise KeyboardInterrupt
+            done.append((fold[1], np.stack(right)))
     return _gather(done, sets, method, data, say_how_many(len(done), len(folds), "folds completed"))
 
 
@@ -215,11 +240,7 @@ def _check_channels(channels: Channels | None, d: int) -> dict[str, tuple[int, .
     return sets
 
 
-def _check_method(method: str, folds: Sequence[Fold], data: Labelled) -> None:
-    if method not in ("permute", "drop"):
-        raise ValueError(f'method={method!r} must be "permute" or "drop"')
-    if method == "drop":
-        return
+def _check_folds(folds: Sequence[Fold], data: Labelled) -> None:
     for number, (_, held_out) in enumerate(folds):
         if len(np.unique(data.codes[held_out])) < 2:
             raise ValueError(
@@ -262,25 +283,6 @@ class _Judge:
     def _is_right(self, model: BaseEstimator, matrices: RealArray) -> RealArray:
         right: RealArray = (model.predict(matrices) == self.truth).astype(float)
         return right
-
-
-def _judge_folds(
-    judge: Callable[[Fold], _Judge],
-    folds: Sequence[Fold],
-    sets: Sequence[tuple[int, ...]],
-    permute: dict[str, Any] | None,
-) -> list[tuple[Indices, RealArray]]:
-    """Judge each fold with all channels, and without each set: permuted, or dropped if None."""
-    done: list[tuple[Indices, RealArray]] = []
-    with stoppable(lambda: done):
-        for fold in track(folds, "folds"):
-            judged = judge(fold)
-            without = judged.drop if permute is None else partial(judged.permute, **permute)
-            right = [judged.whole(), *map(without, track(sets, "sets of channels"))]
-            if is_interrupted():  # comparing with an unfinished fit would be unfair
-                raise KeyboardInterrupt
-            done.append((fold[1], np.stack(right)))
-    return done
 
 
 def permute_channels(matrices: RealArray, channels: Sequence[int], order: Indices) -> RealArray:

@@ -11,7 +11,7 @@ from divlearn.checks import is_number
 def predict_or_reject(
     classifier: BaseEstimator, X: ArrayLike, bound: float, unsure: str | float | None = None
 ) -> Labels:
-    """Predict the most probable classes, shape (n_matrices,), or say that a classifier is unsure.
+    """Predict the most probable classes, or say that a classifier is unsure.
 
     Parameters
     ----------
@@ -22,6 +22,10 @@ def predict_or_reject(
     unsure : str or float, optional
         What is returned for these matrices, different from all classes; "unsure" if classes are
         text, else NaN.
+
+    Returns
+    -------
+    ndarray, shape (n_matrices,)
 
     Notes
     -----

@@ -13,19 +13,19 @@ from numpy.typing import ArrayLike
 from sklearn import config_context
 from sklearn.svm import SVC
 
-from divlearn.arrays import Indices, RealArray, as_axis
+from divlearn.arrays import Indices, RealArray, as_axis, to_host
 from divlearn.checks import ClassWeight, RandomState
-from divlearn.engines import Engine
+from divlearn.engines import Engine, Prepared
 from divlearn.fitting.calibration import Forms
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Memo
-from divlearn.fitting.labelled import check_new
+from divlearn.fitting.labelled import prepare_new
 from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.training import Chosen, Grid, HeldOutClassifier, Training
 from divlearn.kernels import tables
 from divlearn.kernels.kernel import DivergenceKernel
-from divlearn.kernels.landmarks import LARGE, Landmarks, LeastSquares, make_definite
-from divlearn.kernels.shared import shared_columns, shared_tables
+from divlearn.kernels.landmarks import LeastSquares, indicate
+from divlearn.kernels.shared import are_many, on_landmarks, shared_columns, shared_tables
 from divlearn.kernels.tables import Point, decay
 
 # Tried by default: AIRM, Stein, the paper's "Burg" and what lies between and beyond; Jeffreys.
@@ -57,13 +57,16 @@ def decide_pairs(machine: SVC, kernel: RealArray) -> RealArray:
     """
     if len(machine.classes_) == 2:
         return np.asarray(kernel @ machine.dual_coef_[0] + machine.intercept_)
-    ends = np.cumsum(machine.n_support_)[:-1]
+    n_classes, ends = len(machine.classes_), np.cumsum(machine.n_support_)[:-1]
+    # Places of every class against the others, among pairs in the order of `numpy.triu_indices`.
+    first, second = np.triu_indices(n_classes, 1)
+    places = np.empty((n_classes, n_classes - 1), dtype=np.intp)
+    places[first, second - 1] = places[second, first] = np.arange(len(first))
+    decisions = np.repeat(machine.intercept_[:, None], len(kernel), axis=1)
     blocks = zip(np.split(kernel, ends, 1), np.split(machine.dual_coef_, ends, 1), strict=True)
-    # Of the support vectors of a class: their sums against every other class, in order.
-    sums = np.stack([some @ coefficients.T for some, coefficients in blocks])
-    first, second = np.triu_indices(len(machine.classes_), 1)
-    decisions: RealArray = (sums[first, :, second - 1] + sums[second, :, first]).T
-    return decisions + machine.intercept_
+    for against, (some, coefficients) in zip(places, blocks, strict=True):
+        decisions[against] += coefficients @ some.T
+    return decisions.T
 
 
 def couple(decisions: RealArray, sharpness: float) -> RealArray:
@@ -105,7 +108,7 @@ class MachineClassifier(HeldOutClassifier[Candidate]):
 
     def decision_function(self, X: ArrayLike) -> RealArray:
         """Scores of the classes, shape (n_matrices, n_classes), or (n_matrices,) with two."""
-        return self._class_scores(self._decide_new(check_new(self, X)))
+        return self._class_scores(self._decide_new(prepare_new(self, X)))
 
     def _class_scores(self, decisions: RealArray) -> RealArray:
         form, _ = self.calibration_
@@ -233,7 +236,9 @@ class DivergenceKernelClassifier(MachineClassifier):
         known = shared_tables(training, points, some)
         copies, weights = tables.find_copies(data.matrices[some]), data.weights[some]
         units = {
-            (("alpha", alpha), ("beta", beta)): tables.median_scale(table[some], copies, weights)
+            (("alpha", alpha), ("beta", beta)): tables.median_scale(
+                to_host(table[some]), copies, weights
+            )
             for (alpha, beta), table in known.items()
         }
         middle, C = multiples[len(multiples) // 2], Cs[len(Cs) // 2]
@@ -257,7 +262,7 @@ class DivergenceKernelClassifier(MachineClassifier):
     def _learner(
         self, training: Training, number: int
     ) -> Callable[[Candidate], tuple[SVC | LeastSquares, Candidate]]:
-        if len(training.data.codes) > LARGE:
+        if are_many(training):
             return self._on_landmarks(training, number)
         rows, data = training.parts[number][0], training.data
 
@@ -272,23 +277,15 @@ class DivergenceKernelClassifier(MachineClassifier):
     def _on_landmarks(
         self, training: Training, number: int
     ) -> Callable[[Candidate], tuple[SVC | LeastSquares, Candidate]]:
-        rows, data, squares = training.parts[number][0], training.data, Memo()
-        columns = shared_columns(training)
+        targets, squares = indicate(training.data.codes), Memo()
+        part = training, number, shared_columns(training)
 
         def learn(candidate: Candidate) -> tuple[SVC | LeastSquares, Candidate]:
             point, chosen = candidate[:2], dict(candidate)
             table = self._table(training, candidate)
-
-            def inner(scale: float) -> RealArray:
-                find = lambda: make_definite(decay(table[columns], scale))  # noqa: E731
-                return training.once((*point, scale), find)
-
-            def prepare() -> Landmarks:
-                measure = lambda some: table[rows[some]]  # noqa: E731
-                return Landmarks(measure, inner, data.codes[rows], data.weights[rows])
-
+            prepare = lambda: on_landmarks(*part, table, targets, point)  # noqa: E731
             found = squares.once(point, prepare).learn(chosen["C"], chosen["scale"])
-            return found, candidate
+            return LeastSquares(*found), candidate
 
         return learn
 
@@ -301,8 +298,8 @@ class DivergenceKernelClassifier(MachineClassifier):
             return machine.decide(decay(table[held], scale))
         return decide_pairs(machine, decay(table[np.ix_(held, train[machine.support_])], scale))
 
-    def _decide_new(self, matrices: RealArray) -> RealArray:
-        kernel = self.kernel_.transform_checked(matrices)
+    def _decide_new(self, new: Prepared) -> RealArray:
+        kernel = self.kernel_.transform_checked(new.matrices)
         if isinstance(self.svc_, LeastSquares):
             return self.svc_.decide(kernel)
         return decide_pairs(self.svc_, kernel[:, self.svc_.support_])

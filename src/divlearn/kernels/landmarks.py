@@ -7,11 +7,10 @@ from operator import iadd
 from typing import Annotated
 
 import numpy as np
-from scipy.linalg import solve
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import Indices, RealArray, beside, to_host
 from divlearn.fitting.held_out import Memo
-from divlearn.geometry import compose
+from divlearn.geometry import compose, solve_definite
 from divlearn.kernels.tables import decay
 
 LARGE = 4000  # matrices, above which tables of all pairs take too long
@@ -22,7 +21,7 @@ FLOORS = (0.003, 0.03, 0.3)  # of estimated shares, whose logarithms are scores
 
 
 def pick_landmarks(codes: Indices) -> Indices:
-    """Rows of landmarks, as many of every class as its share."""
+    """Rows of landmarks, as many of every class, or stratum, as its share."""
     wanted = max(_LANDMARKS, _PER_CLASS * (int(codes.max()) + 1))
     places = np.linspace(0, len(codes) - 1, min(wanted, len(codes))).astype(int)
     return np.argsort(codes, kind="stable")[places]
@@ -34,6 +33,11 @@ def make_definite(kernel: RealArray) -> RealArray:
     return kernel if values[0] >= 0 else compose(basis, np.abs(values))
 
 
+def indicate(codes: Indices) -> RealArray:
+    """Return indicators of classes, shape (n_matrices, n_classes)."""
+    return np.eye(codes.max() + 1)[codes]
+
+
 @dataclass(frozen=True, eq=False)
 class LeastSquares:
     """Linear estimates of the shares of classes, from kernels with landmarks."""
@@ -43,12 +47,12 @@ class LeastSquares:
 
     def decide(self, kernel: RealArray) -> RealArray:
         """Scores, shape (n_matrices, n_classes, 3): logarithms of shares with each floor."""
-        shares = kernel @ self.coefficients + self.offsets
+        shares = to_host(kernel @ beside(self.coefficients, kernel)) + self.offsets
         return np.log(np.maximum(shares, 0)[..., None] + np.array(FLOORS))
 
 
 class Landmarks:
-    r"""Fit f = a K(x, L) + b to indicators of classes, with a penalty of a K(L, L) a^T / C.
+    r"""Fit f = a K(x, L) + b to targets, with a penalty of a K(L, L) a^T / C.
 
     This is the least-squares support vector machine on a subset of regressors.
 
@@ -56,46 +60,49 @@ class Landmarks:
     ----------
     measure : callable, slice of matrices to their divergences to the landmarks
     inner : callable, scale to kernels between the landmarks, which must be positive semidefinite
-    codes, weights : ndarray, shape (n_matrices,)
+    targets : ndarray, shape (n_matrices, n_targets), such as indicators of classes
+    weights : ndarray, shape (n_matrices,)
     """
 
     def __init__(
         self,
         measure: Callable[[slice], RealArray],
         inner: Callable[[float], RealArray],
-        codes: Indices,
+        targets: RealArray,
         weights: RealArray,
     ) -> None:
         self._measure, self._inner = measure, inner
         self._roots = np.sqrt(weights / weights.mean())
-        self._targets = np.eye(codes.max() + 1)[codes] * self._roots[:, None]
+        self._targets = targets * self._roots[:, None]
         self._moments = Memo()
 
-    def learn(self, C: float, scale: float) -> LeastSquares:
-        """Fix C and the scale; what depends on the scale alone is computed once."""
-        products, sides, centre, shares = self._moments.once(scale, lambda: self._average(scale))
+    def learn(self, C: float, scale: float) -> tuple[RealArray, RealArray]:
+        """Return a, shape (n_landmarks, n_targets), and b for a penalty and a scale."""
+        products, sides, centre, means = self._moments.once(scale, lambda: self._average(scale))
         system = products + self._inner(scale) / C
         system[np.diag_indices(len(system))] += _RIDGE * len(self._roots)
-        found = solve(system, sides, assume_a="pos", check_finite=False)
-        return LeastSquares(found, shares - centre @ found)
+        found = solve_definite(system, sides)
+        return found, means - centre @ found
 
     def _average(self, scale: float) -> tuple[RealArray, RealArray, RealArray, RealArray]:
-        """Sum up products of centred kernels and indicators; return also the means of both."""
-        starts, n_classes = range(0, len(self._roots), _BLOCK), self._targets.shape[1]
+        """Sum up products of centred kernels and targets; return also the means of both."""
+        starts, n_targets = range(0, len(self._roots), _BLOCK), self._targets.shape[1]
         total = reduce(iadd, (self._products(slice(one, one + _BLOCK), scale) for one in starts))
-        products, sides, sums = np.split(total, [-1 - n_classes, -1], axis=1)
-        centre, shares, _ = np.split(sums[:, 0] / sums[-1], [-1 - n_classes, -1])
+        products, sides, sums = np.split(total, [-1 - n_targets, -1], axis=1)
+        centre, means, _ = np.split(sums[:, 0] / sums[-1], [-1 - n_targets, -1])
         m = len(centre)
         return (
             products[:m] - np.outer(sums[:m], centre),
-            sides[:m] - np.outer(sums[:m], shares),
+            sides[:m] - np.outer(sums[:m], means),
             centre,
-            shares,
+            means,
         )
 
     def _products(self, some: slice, scale: float) -> RealArray:
-        """Sum up products of kernels, indicators and one, all weighted."""
-        roots = self._roots[some, None]
-        kernel = decay(self._measure(some), scale) * roots
-        columns = np.hstack([kernel, self._targets[some], roots])
-        return columns.T @ columns
+        """Sum up products of kernels, targets and one, all weighted."""
+        kernel = decay(self._measure(some), scale)
+        roots, targets = (
+            beside(one, kernel) for one in (self._roots[some, None], self._targets[some])
+        )
+        columns = np.hstack([kernel * roots, targets, roots])
+        return to_host(columns.T @ columns)

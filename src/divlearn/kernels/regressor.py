@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import ArrayLike
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, to_host
 from divlearn.checks import RandomState
 from divlearn.divergence import (
     LOG_EUCLIDEAN,
@@ -17,17 +17,18 @@ from divlearn.divergence import (
     get_divergence,
     get_member,
 )
-from divlearn.engines import Engine, get_engine
+from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.held_out import Grid
+from divlearn.fitting.held_out import Grid, Memo
 from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
 from divlearn.kernels.classifier import POINTS, check_positive
 from divlearn.kernels.ridge import PENALTIES, KernelModel, KernelRidge
-from divlearn.kernels.shared import shared_table
+from divlearn.kernels.shared import are_many, on_landmarks, shared_columns, shared_table
 from divlearn.kernels.tables import decay, find_copies, median_scale, symmetric_table
 from divlearn.tolerances import LEARNING_ACCURACY
 
 Candidate = tuple[Divergence, float, float]  # a scale and a penalty
+_MOST = 1500  # matrices: eigenvectors of larger kernels take minutes
 
 
 def usual_divergences() -> list[Divergence]:
@@ -40,7 +41,8 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
 
     .. math:: f(X) = b + \sum_i c_i \exp\bigl(-s\, \tilde D(X, X_i)\bigr)
 
-    with :math:`\tilde D` the mean of both directions; see `DivergenceKernel`.
+    with :math:`\tilde D` the mean of both directions; see `DivergenceKernel`. With more than 1,500
+    matrices, :math:`X_i` are 500 of them, evenly spaced in their order.
 
     Parameters
     ----------
@@ -109,21 +111,28 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
         return [get_divergence(one) for one in self.divergences]
 
     def _grid(self, training: NumberedTraining) -> Grid[Candidate]:
-        data, copies = training.data, find_copies(training.data.matrices)
+        some = shared_columns(training, _MOST)
+        copies, weights = find_copies(training.data.matrices[some]), training.data.weights[some]
         penalties = check_positive(self.penalties, "penalties")
         candidates: list[Candidate] = []
         for divergence in self._divergences():
-            unit = median_scale(shared_table(training, divergence, POINTS), copies, data.weights)
+            unit = median_scale(to_host(_table(training, divergence)[some]), copies, weights)
             scales = [unit * one for one in check_positive(self.scales, "scales")]
             candidates += product([divergence], scales, penalties)
-        return Grid(candidates)
+        grid = Grid(candidates)
+        return self._inner_grid(grid) if are_many(training, _MOST) else grid
 
     def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
         """Save time: take a middle scale of every divergence, then try the others of the best."""
-        n_scales, n_penalties = np.size(self.scales), np.size(self.penalties)
-        places = np.arange(len(grid.candidates)).reshape(-1, n_scales, n_penalties)
-        middles = [grid.candidates[place] for place in places[:, n_scales // 2].ravel().tolist()]
-        return Grid(middles, lambda best: [one for one in grid.candidates if one[0] == best[0]])
+        scales: dict[Divergence, list[float]] = {}
+        for divergence, scale, _ in grid.candidates:
+            scales.setdefault(divergence, []).append(scale)
+        middles = {one: some[len(some) // 2] for one, some in scales.items()}
+
+        def refine(best: Candidate) -> list[Candidate]:
+            return [*(one for one in grid.candidates if one[0] == best[0]), *grid.refine(best)]
+
+        return Grid([one for one in grid.candidates if one[1] == middles[one[0]]], refine)
 
     def _describe(self, candidate: Candidate) -> dict[str, Divergence | float]:
         return dict(zip(("divergence", "scale", "penalty"), candidate, strict=True))
@@ -131,29 +140,50 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
     def _learner(
         self, training: NumberedTraining, number: int
     ) -> Callable[[Candidate], tuple[KernelModel, Candidate]]:
+        if are_many(training, _MOST):
+            return self._on_landmarks(training, number)
         rows, data = training.parts[number][0], training.data
 
         @lru_cache(maxsize=1)  # candidates that differ in their penalty follow each other
         def decompose(divergence: Divergence, scale: float) -> KernelRidge:
-            table = shared_table(training, divergence, POINTS)[np.ix_(rows, rows)]
+            table = _table(training, divergence)[np.ix_(rows, rows)]
             return KernelRidge(decay(table, scale), data.numbers[rows], data.weights[rows])
 
         return lambda candidate: (decompose(*candidate[:2]).learn(candidate[2]), candidate)
 
+    def _on_landmarks(
+        self, training: NumberedTraining, number: int
+    ) -> Callable[[Candidate], tuple[KernelModel, Candidate]]:
+        squares, targets = Memo(), training.data.numbers[:, None]
+        part = training, number, shared_columns(training, _MOST)
+
+        def learn(candidate: Candidate) -> tuple[KernelModel, Candidate]:
+            divergence, scale, penalty = candidate
+            table = _table(training, divergence)
+            prepare = lambda: on_landmarks(*part, table, targets, divergence)  # noqa: E731
+            found, offsets = squares.once(divergence, prepare).learn(1 / penalty, scale)
+            return KernelModel(found[:, 0], float(offsets[0])), candidate
+
+        return learn
+
     def _fit_model(self, training: NumberedTraining, best: Candidate) -> None:
         self.model_, _ = self._learner(training, training.whole)(best)
-        self.matrices_ = training.data.matrices
+        self.matrices_ = training.data.matrices[shared_columns(training, _MOST)]
 
     def _decide(
         self, model: tuple[KernelModel, Candidate], training: NumberedTraining, number: int
     ) -> RealArray:
         (found, (divergence, scale, _)), (train, held) = model, training.parts[number]
-        return found.decide(
-            decay(shared_table(training, divergence, POINTS)[np.ix_(held, train)], scale)
-        )
+        table = _table(training, divergence)
+        known = table[held] if are_many(training, _MOST) else table[np.ix_(held, train)]
+        return found.decide(decay(known, scale))
 
-    def _decide_new(self, matrices: RealArray) -> RealArray:
+    def _decide_new(self, new: Prepared) -> RealArray:
         divergence, scale, _ = self.best_params_.values()
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-        table = symmetric_table(divergence, engine, matrices, self.matrices_)
+        table = symmetric_table(divergence, engine, new.matrices, self.matrices_)
         return self.model_.decide(decay(table, scale))
+
+
+def _table(training: NumberedTraining, divergence: Divergence) -> RealArray:
+    return shared_table(training, divergence, POINTS, shared_columns(training, _MOST))

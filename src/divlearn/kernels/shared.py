@@ -1,25 +1,29 @@
 """Tables of divergences that estimators of the same training data share."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.divergence import ABDivergence, Divergence
 from divlearn.engines import Engine
 from divlearn.fitting.held_out import Folded
-from divlearn.fitting.training import Training
 from divlearn.kernels import tables
-from divlearn.kernels.landmarks import LARGE, pick_landmarks
-from divlearn.kernels.tables import Point
+from divlearn.kernels.landmarks import LARGE, Landmarks, make_definite, pick_landmarks
+from divlearn.kernels.tables import Point, decay
 
 _LARGEST_TABLE = 2**31  # bytes
 
 
-def shared_columns(training: Training) -> Indices:
+def are_many(training: Folded, most: int | None = None) -> bool:
+    """Whether there are more matrices than tables of all pairs, or other work, allow."""
+    return len(training.data.matrices) > (LARGE if most is None else most)
+
+
+def shared_columns(training: Folded, most: int | None = None) -> Indices:
     """Rows of the matrices that tables have columns for: all, or landmarks where there are many."""
-    codes = training.data.codes
-    return np.arange(len(codes)) if len(codes) <= LARGE else pick_landmarks(codes)
+    strata = training.data.strata
+    return pick_landmarks(strata) if are_many(training, most) else np.arange(len(strata))
 
 
 def shared_tables(
@@ -33,16 +37,43 @@ def shared_tables(
     return training.once(key, lambda: make_tables(training.engine, matrices, points, landmarks))
 
 
-def shared_table(training: Folded, divergence: Divergence, together: Sequence[Point]) -> RealArray:
+def shared_table(
+    training: Folded,
+    divergence: Divergence,
+    together: Sequence[Point],
+    columns: Indices | None = None,
+) -> RealArray:
     """Symmetrised table of one divergence, computed once; those of some points in one pass."""
     if isinstance(divergence, ABDivergence):
         point = tables.symmetric_point(divergence.alpha, divergence.beta)
-        known = shared_tables(training, together if point in together else [point])
+        known = shared_tables(training, together if point in together else [point], columns)
         return divergence.scale * known[point]
+    matrices = training.data.matrices
+    whole = columns is None or len(columns) == len(matrices)
+    landmarks = None if whole else matrices[columns]
     return training.once(
-        divergence.name,
-        lambda: tables.symmetric_table(divergence, training.engine, training.data.matrices),
+        (divergence.name, whole),
+        lambda: tables.symmetric_table(divergence, training.engine, matrices, landmarks),
     )
+
+
+def on_landmarks(
+    training: Folded,
+    number: int,
+    columns: Indices,
+    table: RealArray,
+    targets: RealArray,
+    name: Hashable,
+) -> Landmarks:
+    """Least squares on a part of the data, by a table of divergences to landmarks."""
+    rows = training.parts[number][0]
+
+    def inner(scale: float) -> RealArray:
+        find = lambda: make_definite(decay(to_host(table[columns]), scale))  # noqa: E731
+        return training.once(("landmarks", name, scale), find)
+
+    weights = training.data.weights[rows]
+    return Landmarks(lambda some: table[rows[some]], inner, targets[rows], weights)
 
 
 def make_tables(

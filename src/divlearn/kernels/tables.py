@@ -53,7 +53,8 @@ def square_tables(engine: Engine, matrices: RealArray, points: Sequence[Point]) 
     tables = np.empty((len(points), n, n), matrices.dtype)
     bounds = np.linspace(0, n, (_BLOCKS if n > _SMALL else 1) + 1).astype(int)
     for start, stop in track(list(pairwise(bounds)), "blocks of divergences"):
-        part = _both_directions(engine, matrices[start:], matrices[start:stop], points)
+        data = Prepared.checked(matrices[start:])
+        part = _both_directions(engine, data, matrices[start:stop], points)
         tables[:, start:, start:stop] = np.moveaxis(part, -1, 0)
     for table in tables:
         lower = np.tril(table, -1)
@@ -64,12 +65,20 @@ def square_tables(engine: Engine, matrices: RealArray, points: Sequence[Point]) 
 def cross_tables(
     engine: Engine, matrices: RealArray, landmarks: RealArray, points: Sequence[Point]
 ) -> RealArray:
-    """Symmetrised divergences to landmarks, (n_points, n_matrices, n_landmarks)."""
-    tables = np.empty((len(points), len(matrices), len(landmarks)), matrices.dtype)
+    """Symmetrised divergences to landmarks, (n_points, n_matrices, n_landmarks).
+
+    They are where the engine works, on the host or on a device.
+    """
+    tables: RealArray | None = None
+    shape = len(points), len(matrices), len(landmarks)
     bounds = np.linspace(0, len(matrices), len(matrices) // _ROWS + 2).astype(int)
     for start, stop in track(list(pairwise(bounds)), "blocks of divergences"):
-        part = _both_directions(engine, matrices[start:stop], landmarks, points)
+        data = engine.keep(Prepared.checked(matrices[start:stop]))
+        part = _both_directions(engine, data, landmarks, points)
+        if tables is None:
+            tables = np.empty(shape, matrices.dtype, like=part)
         tables[:, start:stop] = np.moveaxis(part, -1, 0)
+    assert tables is not None
     return tables
 
 
@@ -77,19 +86,19 @@ def cross_table(engine: Engine, X: RealArray, Y: RealArray, point: Point) -> Rea
     """Symmetrised divergences of every matrix of X to every matrix of Y, shape (n_X, n_Y)."""
     if len(X) < len(Y):  # engines are at their best on much data and few atoms
         return cross_table(engine, Y, X, point).T
-    return _both_directions(engine, X, Y, [point])[..., 0]
+    data = Prepared.checked(X.astype(np.result_type(X, Y), copy=False))
+    return _both_directions(engine, data, Y, [point])[..., 0]
 
 
 def _both_directions(
-    engine: Engine, data: RealArray, atoms: RealArray, points: Sequence[Point]
+    engine: Engine, data: Prepared, atoms: RealArray, points: Sequence[Point]
 ) -> RealArray:
     """Mean of both directions, shape (n_data, n_atoms, n_points)."""
     swapped = [(beta, alpha) for alpha, beta in points]
     columns = list(dict.fromkeys([*points, *swapped]))
     parameters = np.array(columns).T[:, None, :]
     alpha, beta = np.broadcast_to(parameters, (2, len(atoms), len(columns)))
-    checked = Prepared.checked(data.astype(np.result_type(data, atoms), copy=False))
-    values = engine.encode(checked, Prepared.checked(atoms), alpha, beta)
+    values = engine.encode(data, Prepared.checked(atoms), alpha, beta)
     forward, back = ([columns.index(point) for point in some] for some in (points, swapped))
     if forward == back:  # all symmetric
         return values

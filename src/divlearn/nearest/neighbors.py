@@ -7,7 +7,6 @@ from typing import Annotated, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
@@ -27,9 +26,9 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import check_labelled, check_new
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training
 from divlearn.kernels.classifier import POINTS
-from divlearn.kernels.landmarks import LARGE
-from divlearn.kernels.shared import shared_table
+from divlearn.kernels.shared import are_many, shared_table
 from divlearn.kernels.tables import symmetric_table
+from divlearn.log_vectors import squared_distances
 from divlearn.tolerances import LEARNING_ACCURACY
 
 _COLUMNS = 1024  # training matrices whose divergences are held at a time
@@ -282,8 +281,8 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
         self.engine, self.n_jobs, self.regularize = engine, n_jobs, regularize
 
     def _grid(self, training: Training) -> Grid[Candidate]:
-        few = len(training.data.codes) <= LARGE
-        members = [get_member(point).symmetrize() for point in POINTS] if few else []
+        many = are_many(training)
+        members = [] if many else [get_member(point).symmetrize() for point in POINTS]
         pairs = product([LOG_EUCLIDEAN, *members], _COUNTS)
         return Grid(list(pairs))
 
@@ -299,18 +298,19 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
     def _decide(self, model: Candidate, training: Training, number: int) -> RealArray:
         (divergence, count), (train, held) = model, training.parts[number]
         codes = training.data.codes[train]
-        if len(training.data.codes) <= LARGE:
+        if not are_many(training):
             table = shared_table(training, divergence, POINTS)[np.ix_(held, train)]
             return _scores(_class_means(table, codes, count))
         vectors = training.log_vectors
         blocks = np.split(held, range(_LEAST_ROWS, len(held), _LEAST_ROWS))
-        tables = (euclidean_distances(vectors[one], vectors[train], squared=True) for one in blocks)
+        known = vectors[train]
+        tables = (to_host(squared_distances(vectors[one], known)) for one in blocks)
         return _scores(np.concatenate([_class_means(one, codes, count) for one in tables]))
 
-    def _decide_new(self, matrices: RealArray) -> RealArray:
+    def _decide_new(self, new: Prepared) -> RealArray:
         divergence, count = self.best_params_["divergence"], self.best_params_["n_neighbors"]
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-        table = symmetric_table(divergence, engine, matrices, self.matrices_)
+        table = symmetric_table(divergence, engine, new.matrices, self.matrices_)
         return _scores(_class_means(table, self.codes_, count))
 
 

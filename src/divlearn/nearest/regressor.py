@@ -5,17 +5,18 @@ from itertools import product
 from typing import Annotated
 
 import numpy as np
+from sklearn.neighbors import NearestNeighbors
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.checks import RandomState
-from divlearn.divergence import Divergence
-from divlearn.engines import Engine, get_engine
+from divlearn.divergence import LOG_EUCLIDEAN, Divergence
+from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Grid
 from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
 from divlearn.kernels.classifier import POINTS
 from divlearn.kernels.regressor import usual_divergences
-from divlearn.kernels.shared import shared_table
+from divlearn.kernels.shared import are_many, shared_table
 from divlearn.kernels.tables import symmetric_table
 from divlearn.nearest.neighbors import Candidate
 from divlearn.tolerances import LEARNING_ACCURACY
@@ -27,7 +28,9 @@ class NearestRegressor(HeldOutRegressor[Candidate]):
     r"""Predict the mean number of the nearest training matrices.
 
     Neighbours of a matrix are the training matrices with the smallest symmetrised divergences to
-    it. The divergence and the number of neighbours are chosen by the held-out squared error.
+    it. The divergence and the number of neighbours are chosen by the held-out squared error. With
+    more than 4,000 matrices the divergence is log-Euclidean: others would take too long between all
+    pairs.
 
     Parameters
     ----------
@@ -81,7 +84,8 @@ class NearestRegressor(HeldOutRegressor[Candidate]):
     def _grid(self, training: NumberedTraining) -> Grid[Candidate]:
         fewest = min(len(train) for train, _ in training.parts)
         counts = [count for count in _COUNTS if count <= max(fewest, 1)]
-        return Grid(list(product(usual_divergences(), counts)))
+        divergences = [LOG_EUCLIDEAN] if are_many(training) else usual_divergences()
+        return Grid(list(product(divergences, counts)))
 
     def _describe(self, candidate: Candidate) -> dict[str, Divergence | int]:
         return dict(zip(("divergence", "n_neighbors"), candidate, strict=True))
@@ -95,21 +99,38 @@ class NearestRegressor(HeldOutRegressor[Candidate]):
 
     def _decide(self, model: Candidate, training: NumberedTraining, number: int) -> RealArray:
         (divergence, count), (train, held) = model, training.parts[number]
-        table, data = shared_table(training, divergence, POINTS), training.data
-        known = data.numbers[train], data.weights[train]
-        return _mean_of_nearest(table[np.ix_(held, train)], *known, count)
+        if are_many(training):
+            nearest = _log_neighbors(training, number)[:, :count]
+        else:
+            table = shared_table(training, divergence, POINTS)[np.ix_(held, train)]
+            nearest = _find_nearest(table, count)
+        return _mean_of(nearest, training.data.numbers[train], training.data.weights[train])
 
-    def _decide_new(self, matrices: RealArray) -> RealArray:
+    def _decide_new(self, new: Prepared) -> RealArray:
         divergence, count = self.best_params_["divergence"], self.best_params_["n_neighbors"]
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-        table = symmetric_table(divergence, engine, matrices, self.matrices_)
-        return _mean_of_nearest(table, self.numbers_, self.shares_, count)
+        table = symmetric_table(divergence, engine, new.matrices, self.matrices_)
+        return _mean_of(_find_nearest(table, count), self.numbers_, self.shares_)
 
 
-def _mean_of_nearest(
-    table: RealArray, numbers: RealArray, weights: RealArray, count: int
-) -> RealArray:
-    nearest = np.argpartition(table, count - 1, axis=1)[:, :count]
-    nearest.sort(axis=1)  # sums do not depend on the order that a partition leaves
+def _log_neighbors(training: NumberedTraining, number: int) -> Indices:
+    """Neighbours of what a part holds out, in the log-Euclidean distance; the nearest first."""
+
+    def find() -> Indices:
+        (train, held), vectors = training.parts[number], to_host(training.log_vectors)
+        most = min(_COUNTS[-1], len(train))
+        index = NearestNeighbors(n_neighbors=most, algorithm="brute").fit(vectors[train])
+        found: Indices = index.kneighbors(vectors[held], return_distance=False)
+        return found
+
+    return training.once(("log neighbours", number), find)
+
+
+def _find_nearest(table: RealArray, count: int) -> Indices:
+    return np.argpartition(table, count - 1, axis=1)[:, :count]
+
+
+def _mean_of(nearest: Indices, numbers: RealArray, weights: RealArray) -> RealArray:
+    nearest = np.sort(nearest, axis=1)  # sums do not depend on the order of neighbours
     shares = weights[nearest]
     return (shares * numbers[nearest]).sum(axis=1) / shares.sum(axis=1)

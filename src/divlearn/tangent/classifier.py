@@ -1,17 +1,16 @@
 """Classifiers of tangent vectors of SPD matrices."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from threading import Lock
 from typing import Annotated
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import Indices, RealArray, beside, on_device, to_host
 from divlearn.checks import ClassWeight, RandomState
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.calibration import SCORES, Forms
@@ -19,11 +18,16 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Folded
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training, in_turn
 from divlearn.geometry import invsqrtm
+from divlearn.iddl.heads import Head, Samples, solve_head
+from divlearn.iddl.losses import SoftmaxLoss
 from divlearn.kernels.classifier import COUPLED, Candidate, decide_pairs, fit_svc
-from divlearn.kernels.landmarks import LARGE, Landmarks, LeastSquares, pick_landmarks
+from divlearn.kernels.landmarks import Landmarks, LeastSquares, indicate, pick_landmarks
+from divlearn.kernels.shared import are_many
 from divlearn.kernels.tables import decay
-from divlearn.log_vectors import log_vectors
+from divlearn.log_vectors import log_vectors, squared_distances
 from divlearn.means import mean_abld
+from divlearn.sharded.blocks import Block, EngineChoice
+from divlearn.sharded.shards import MemoryShards
 from divlearn.tangent.discriminants import RDA, Linear, Quadratic, fit_lda, span
 
 
@@ -36,9 +40,9 @@ class Machine:
     vectors: Annotated[RealArray, "n_vectors n_entries"]
 
     def decide(self, vectors: RealArray) -> RealArray:
-        """Scores of every form, shape (n_vectors, n_classes, n_forms)."""
-        table = euclidean_distances(vectors, self.vectors, squared=True)
-        return COUPLED.all(decide_pairs(self.machine, decay(table, self.gamma)))
+        """Decisions between pairs of classes."""
+        table = squared_distances(vectors, beside(self.vectors, vectors))
+        return decide_pairs(self.machine, to_host(decay(table, self.gamma)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +55,7 @@ class OnLandmarks:
 
     def decide(self, vectors: RealArray) -> RealArray:
         """Scores of every form, shape (n_vectors, n_classes, n_forms)."""
-        table = euclidean_distances(vectors, self.landmarks, squared=True)
+        table = squared_distances(vectors, beside(self.landmarks, vectors))
         return self.squares.decide(decay(table, self.gamma))
 
 
@@ -145,7 +149,7 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
         return in_turn([tuple(one.items()) for one in ParameterGrid(values)])
 
     def _method(self, training: Training) -> tuple[Callable[..., Learn], dict[str, list[float]]]:
-        if self.model == "rbf" and len(training.data.codes) > LARGE:
+        if self.model == "rbf" and are_many(training):
             return _ON_LANDMARKS
         return _METHODS[self.model]
 
@@ -160,11 +164,12 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
 
     def _decide(self, model: Model, training: Training, number: int) -> RealArray:
         _, vectors, deviation = space(training, self.at, number)
-        return model.decide(vectors[training.parts[number][1]] / deviation)
+        decisions = to_host(model.decide(vectors[training.parts[number][1]] / deviation))
+        # Scores of classes take less memory than decisions between pairs.
+        return COUPLED.all(decisions) if isinstance(model, Machine) else decisions
 
-    def _decide_new(self, matrices: RealArray) -> RealArray:
-        vectors = log_vectors(matrices, self.whitener_) / self.deviation_
-        return self.model_.decide(vectors)
+    def _decide_new(self, new: Prepared) -> RealArray:
+        return self.model_.decide(log_vectors(new, self.whitener_) / self.deviation_)
 
 
 # --- features, shared by all estimators of a training -------------------------------------------
@@ -177,7 +182,7 @@ def check_point(at: str) -> None:
 
 def space(training: Folded, at: str, number: int) -> tuple[RealArray, RealArray, float]:
     """Whitener of a part, the vectors of all matrices by it, and the deviation of the part's."""
-    X, rows = training.data.matrices, training.parts[number][0]
+    X, rows = training.there, training.parts[number][0]
     whitener: RealArray = np.eye(X.shape[-1])
     if at == "identity":
         vectors = training.log_vectors
@@ -203,7 +208,7 @@ def _find_whitener(training: Folded, place: int) -> RealArray:
 def spread(vectors: RealArray) -> float:
     """Root of the total variance; 1 where the vectors are all the same."""
     unit = float(np.sqrt(vectors.var(axis=0).sum()))
-    return 1.0 if unit <= _ROUNDING * float(np.abs(vectors).max(initial=0)) else unit
+    return 1.0 if unit <= _ROUNDING * float(np.abs(vectors).max()) else unit
 
 
 # --- methods --------------------------------------------------------------------------------------
@@ -226,44 +231,73 @@ def _rda(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
 def _logistic(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     basis = span(vectors)  # where coefficients lie
     inside = vectors if basis is None else vectors @ basis
-    machine = LogisticRegression(max_iter=1000, warm_start=True)
-    path, lock = iter(_PENALTIES), Lock()
-    found: dict[float, tuple[RealArray, RealArray]] = {}
+    path = (_path_on_device if on_device(vectors) else _path)(inside, y, weights)
+    lock, found = Lock(), {}
 
     def learn(C: float) -> Model:
         with lock:  # every C starts from the one before, whichever is asked for first
             while C not in found:
-                machine.set_params(C=next(path)).fit(inside, y, weights)
-                found[machine.C] = machine.coef_, machine.intercept_
+                penalty, head = next(path)
+                found[penalty] = head
         coefficients, offsets = found[C]
-        if len(coefficients) == 1:  # of the second class of two
-            coefficients = np.concatenate([0 * coefficients, coefficients])
-            offsets = np.append(0.0, offsets)
-        return Linear(coefficients if basis is None else coefficients @ basis.T, offsets)
+        return Linear(coefficients if basis is None else coefficients @ to_host(basis.T), offsets)
 
     return learn
 
 
+def _path(vectors: RealArray, y: Indices, weights: RealArray) -> Iterator[tuple[float, Head]]:
+    """Logistic regressions for all penalties, on the host."""
+    machine = LogisticRegression(max_iter=1000, warm_start=True)
+    for C in _PENALTIES:
+        machine.set_params(C=C).fit(vectors, y, weights)
+        coefficients, offsets = machine.coef_, machine.intercept_
+        if len(coefficients) == 1:  # of the second class of two
+            coefficients = np.concatenate([0 * coefficients, coefficients])
+            offsets = np.append(0.0, offsets)
+        yield C, (coefficients, offsets)
+
+
+def _path_on_device(
+    vectors: RealArray, y: Indices, weights: RealArray
+) -> Iterator[tuple[float, Head]]:
+    """Do the same by Newton's method, which takes few passes over vectors on a device."""
+    targets, shares = (beside(one, vectors) for one in (indicate(y), weights / weights.sum()))
+    # Heads see targets and features only.
+    shards = MemoryShards(Block(0, Prepared.checked(vectors), EngineChoice(), None, weights))
+    samples = Samples(shards, [(targets, shares)], [vectors], True)
+    # Of two classes only the difference has a penalty, which is twice as large as both.
+    factor = 1.0 if targets.shape[1] == 2 else 0.5
+    head: Head | None = None
+    for C in _PENALTIES:
+        gamma = factor / (C * float(weights.sum()))
+        head, _ = solve_head(SoftmaxLoss().roughly(), samples, gamma, head)
+        coefficients, offsets = map(to_host, head)
+        if len(offsets) == 2:
+            coefficients, offsets = coefficients - coefficients[0], offsets - offsets[0]
+        yield C, (coefficients, offsets)
+
+
 def _rbf(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
-    table = euclidean_distances(vectors, squared=True)
+    table = squared_distances(vectors, vectors)
 
     def learn(C: float, gamma: float) -> Model:
-        machine = fit_svc(decay(table, gamma), C, y, weights)
-        return Machine(machine, gamma, vectors[machine.support_])
+        machine = fit_svc(to_host(decay(table, gamma)), C, y, weights)
+        return Machine(machine, gamma, to_host(vectors[machine.support_]))
 
     return learn
 
 
 def _on_landmarks(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     landmarks = vectors[pick_landmarks(y)]
-    inner = euclidean_distances(landmarks, squared=True)
+    inner = to_host(squared_distances(landmarks, landmarks))
     squares = Landmarks(
-        lambda some: euclidean_distances(vectors[some], landmarks, squared=True),
+        lambda some: squared_distances(vectors[some], landmarks),
         lambda gamma: decay(inner, gamma),
-        y,
+        indicate(y),
         weights,
     )
-    return lambda C, gamma: OnLandmarks(squares.learn(C, gamma), gamma, landmarks)
+    kept = to_host(landmarks)
+    return lambda C, gamma: OnLandmarks(LeastSquares(*squares.learn(C, gamma)), gamma, kept)
 
 
 # What is learned once for all parameters, and values of these to choose from.

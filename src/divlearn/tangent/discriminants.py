@@ -1,6 +1,7 @@
 r"""Gaussian discriminants of vectors with more entries than there are vectors.
 
-Nothing larger than (n_vectors, n_entries) is made. Scores are logarithms of class probabilities up
+Nothing larger than (n_vectors, n_entries) is made. Vectors may be on a device, models are on the
+host. Scores are logarithms of class probabilities up
 to a constant of every vector.
 """
 
@@ -8,9 +9,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-from scipy.linalg import solve, solve_triangular
+from scipy.linalg import solve_triangular
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import Indices, RealArray, beside, on_device, to_host
+from divlearn.geometry import solve_definite
 
 _RIDGE = 1e-10  # of the largest variance, for where Ledoit and Wolf shrink nothing
 
@@ -23,7 +25,7 @@ class Linear:
     offsets: Annotated[RealArray, "n_classes"]
 
     def decide(self, vectors: RealArray) -> RealArray:
-        return vectors @ self.coefficients.T + self.offsets
+        return vectors @ beside(self.coefficients.T, vectors) + beside(self.offsets, vectors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,38 +39,45 @@ class Quadratic:
     starts: Annotated[Indices, "n_classes"]  # first rows of the classes
 
     def decide(self, vectors: RealArray) -> RealArray:
-        placed = vectors @ self.axes
-        gaps = placed @ self.factors.T
-        gaps -= self.centres
+        placed = vectors @ beside(self.axes, vectors)
+        gaps = placed @ beside(self.factors.T, vectors)
+        gaps -= beside(self.centres, vectors)
         gaps *= gaps
-        return self.linear.decide(placed) + 0.5 * np.add.reduceat(gaps, self.starts, axis=1)
+        return self.linear.decide(placed) + 0.5 * self._add_up(gaps)
+
+    def _add_up(self, gaps: RealArray) -> RealArray:
+        """Sum over the rows of every class, to the shape (n_vectors, n_classes)."""
+        if not on_device(gaps):
+            return np.add.reduceat(gaps, self.starts, axis=1)
+        lengths = np.diff(self.starts, append=len(self.centres))
+        return gaps @ beside(np.repeat(np.eye(len(lengths)), lengths, axis=0), gaps)
 
 
 def fit_lda(vectors: RealArray, codes: Indices, priors: RealArray) -> Linear:
     """Fit scikit-learn's LDA with ``shrinkage="auto"``: Ledoit and Wolf's for every class."""
-    means, rows, diagonal = [], [], np.zeros(vectors.shape[1])
+    means, rows, diagonal = [], [], 0.0
     for code, prior in enumerate(priors):
-        mine = vectors[codes == code]
+        mine = vectors[np.flatnonzero(codes == code)]
         means.append(mine.mean(axis=0))
         centred = mine - means[-1]
         deviations = centred.std(axis=0)
         share = _ledoit_wolf(centred / np.where(deviations > 0, deviations, 1.0))
         rows.append(centred * np.sqrt(prior * (1 - share) / len(mine)))
         # Standardised entries have a variance of one, or of zero: their mean is the target.
-        diagonal += prior * share * (deviations > 0).mean() * deviations**2
+        diagonal = diagonal + prior * share * (deviations > 0).mean() * deviations**2
     centres, Z = np.stack(means), np.concatenate(rows)
     n, n_entries = Z.shape
     variances = diagonal + (Z**2).sum(axis=0)
     _check_spread(variances)
-    diagonal += _RIDGE * variances.max()
+    diagonal = diagonal + _RIDGE * variances.max()
     if n < n_entries:  # by Woodbury's identity: the covariance is Z^T Z plus a diagonal
         W = Z / diagonal
-        inner = solve(np.eye(n) + W @ Z.T, W @ centres.T, assume_a="pos")
+        inner = solve_definite(beside(np.eye(n), Z) + W @ Z.T, W @ centres.T)
         coefficients = centres / diagonal - inner.T @ W
     else:
-        coefficients = solve(np.diag(diagonal) + Z.T @ Z, centres.T, assume_a="pos").T
-    offsets = np.log(priors) - 0.5 * (coefficients * centres).sum(axis=1)
-    return Linear(coefficients, offsets)
+        coefficients = solve_definite(np.diag(diagonal) + Z.T @ Z, centres.T).T
+    offsets = np.log(priors) - 0.5 * to_host((coefficients * centres).sum(axis=1))
+    return Linear(to_host(coefficients), offsets)
 
 
 def _ledoit_wolf(standardised: RealArray) -> float:
@@ -77,7 +86,7 @@ def _ledoit_wolf(standardised: RealArray) -> float:
     gram = standardised @ standardised.T
     lengths = np.diag(gram)
     squares = float((gram**2).sum()) / n**2  # of the entries of the covariance
-    scale = lengths.sum() / n / n_entries
+    scale = float(lengths.sum()) / n / n_entries
     distance = squares - n_entries * scale**2
     noise = (float((lengths**2).sum()) / n - squares) / n
     return float(min(noise, distance) / distance) if distance > 0 and noise > 0 else 0.0
@@ -95,20 +104,21 @@ class RDA:
         self._logs = np.log(priors)
         reduction = span(vectors)
         inside = vectors if reduction is None else vectors @ reduction
-        means = np.stack([inside[codes == k].mean(axis=0) for k in range(len(priors))])
+        groups = [np.flatnonzero(codes == k) for k in range(len(priors))]
+        means = np.stack([inside[rows].mean(axis=0) for rows in groups])
         centred = inside - means[codes]
         freedom = len(codes) - len(priors)
         _check_spread(centred)
         pooled = centred.T @ centred / freedom
         values, axes = np.linalg.eigh(pooled)
         self._values = np.maximum(values, 0.0)
-        self._level = self._values.sum() / min(vectors.shape[1], freedom)
+        self._level = float(self._values.sum()) / min(vectors.shape[1], freedom)
         self._axes = axes if reduction is None else reduction @ axes
         self._means = means @ axes
         # R^T R is the covariance of a class, and R has no more rows than needed.
         self._roots = [
             np.linalg.qr(mine @ axes, mode="r") / np.sqrt(max(len(mine) - 1, 1))
-            for mine in (centred[codes == k] for k in range(len(priors)))
+            for mine in (centred[rows] for rows in groups)
         ]
 
     def learn(self, shrink: float, pool: float) -> Quadratic:
@@ -118,20 +128,26 @@ class RDA:
         factors, centres, offsets = [], [], []
         for root, mean, log_prior in zip(self._roots, self._means, self._logs, strict=True):
             U = np.sqrt((1 - shrink) * (1 - pool)) * root * scale
-            lower = np.linalg.cholesky(np.eye(len(U)) + U @ U.T)
-            factors.append(solve_triangular(lower, U, lower=True, check_finite=False) * scale)
+            lower = np.linalg.cholesky(beside(np.eye(len(U)), U) + U @ U.T)
+            factors.append(_solve_lower(lower, U) * scale)
             centres.append(factors[-1] @ mean)
-            offsets.append(log_prior - np.log(np.diag(lower)).sum())
+            offsets.append(log_prior - float(np.log(np.diag(lower)).sum()))
         coefficients = self._means / base
-        constants = np.array(offsets) - 0.5 * (coefficients * self._means).sum(axis=1)
+        constants = np.array(offsets) - 0.5 * to_host((coefficients * self._means).sum(axis=1))
         starts = np.cumsum([0, *map(len, factors[:-1])])
         return Quadratic(
-            self._axes,
-            Linear(coefficients, constants),
-            np.concatenate(factors),
-            np.concatenate(centres),
+            to_host(self._axes),
+            Linear(to_host(coefficients), constants),
+            to_host(np.concatenate(factors)),
+            to_host(np.concatenate(centres)),
             starts,
         )
+
+
+def _solve_lower(lower: RealArray, B: RealArray) -> RealArray:
+    if on_device(lower):  # where SciPy does not work
+        return np.linalg.solve(lower, B)
+    return solve_triangular(lower, B, lower=True, check_finite=False)
 
 
 def _check_spread(deviations: RealArray) -> None:

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Annotated
 
 import numpy as np
-from scipy.linalg import svd
+from scipy.linalg import eigh, svd
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import RealArray, to_host
 from divlearn.checks import RandomState
-from divlearn.engines import Engine
+from divlearn.engines import Engine, Prepared
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Grid
 from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
@@ -86,14 +86,15 @@ class TangentRegressor(HeldOutRegressor[Candidate]):
         whitener, vectors, deviation = space(training, self.at, number)
         if number == training.whole:
             self.whitener_, self.deviation_ = whitener, deviation
-        return ridge(vectors[rows] / deviation, data.numbers[rows], data.weights[rows])
+        known = to_host(vectors[rows]) / deviation, data.numbers[rows], data.weights[rows]
+        return ridge(*known)
 
     def _decide(self, model: Linear, training: NumberedTraining, number: int) -> RealArray:
         _, vectors, deviation = space(training, self.at, number)
-        return model.decide(vectors[training.parts[number][1]] / deviation)[:, 0]
+        return to_host(model.decide(vectors[training.parts[number][1]] / deviation))[:, 0]
 
-    def _decide_new(self, matrices: RealArray) -> RealArray:
-        return self.model_.decide(log_vectors(matrices, self.whitener_) / self.deviation_)[:, 0]
+    def _decide_new(self, new: Prepared) -> RealArray:
+        return self.model_.decide(log_vectors(new, self.whitener_) / self.deviation_)[:, 0]
 
 
 def ridge(
@@ -102,11 +103,17 @@ def ridge(
     """Decompose weighted vectors, centred, once for all penalties."""
     roots = np.sqrt(weights)
     centre, offset = (np.average(one, axis=0, weights=weights) for one in (vectors, numbers))
-    left, values, right = svd(roots[:, None] * (vectors - centre), full_matrices=False)
-    projected = values * ((roots * (numbers - offset)) @ left)
+    weighted = roots[:, None] * (vectors - centre)
+    if len(vectors) < vectors.shape[1]:
+        _, values, axes = svd(weighted, full_matrices=False)
+        squares = values**2
+    else:  # quicker; what is lost of small squares is small beside the least penalty
+        squares, basis = eigh(weighted.T @ weighted, driver="evd")
+        axes = basis.T
+    projected = axes @ (weighted.T @ (roots * (numbers - offset)))
 
     def learn(candidate: Candidate) -> Linear:
-        coefficients = (projected / (values**2 + dict(candidate)["penalty"])) @ right
+        coefficients = (projected / (squares + dict(candidate)["penalty"])) @ axes
         return Linear(coefficients[None], np.atleast_1d(offset - centre @ coefficients))
 
     return learn

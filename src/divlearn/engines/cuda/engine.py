@@ -67,6 +67,9 @@ class CudaEngine(CudaRoutes):
         there = cp.asarray(given)
         return self._prepare_checked(there, "cupy") if known else self.prepare(there)
 
+    def send(self, array: RealArray) -> DeviceArray:
+        return cp.asarray(array) if checkable(array) and fits(array.shape) else array
+
     def place(self, array: DeviceArray, data: Prepared) -> DeviceArray:
         if self._kind(data) == "numpy":
             return as_numpy(array)
