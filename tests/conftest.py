@@ -142,6 +142,29 @@ def short_fits(monkeypatch, small_grids):
 
 
 @pytest.fixture
+def few_are_many(monkeypatch):
+    """Sizes of data from which on estimators use landmarks, and the number of these."""
+    for name, few in {
+        "shared.LARGE": 50,
+        "regressor._MOST": 50,
+        "landmarks._LANDMARKS": 30,
+    }.items():
+        monkeypatch.setattr(f"divlearn.kernels.{name}", few)
+
+
+@pytest.fixture
+def small_samples(monkeypatch):
+    """Calibrate models of shards on few matrices."""
+    monkeypatch.setattr("divlearn.iddl.tasks.SAMPLE", 30)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Judge few matrices of a map at a time."""
+    monkeypatch.setattr("divlearn.nearest.plane._ROWS", 10)
+
+
+@pytest.fixture
 def working_folder(tmp_path, monkeypatch):
     """An empty folder, where relative paths lead."""
     monkeypatch.chdir(tmp_path)

@@ -69,8 +69,8 @@ def test_cluster_keeps_the_best_start(interrupt):
     assert load("c").cluster_centers_.shape == (5, 3, 3)
 
 
-def test_which_answers_from_what_was_judged(interrupt, monkeypatch):
-    monkeypatch.setattr("divlearn.nearest.plane._ROWS", 10)
+@pytest.mark.usefixtures("small_blocks")
+def test_which_answers_from_what_was_judged(interrupt):
     code, printed, _ = interrupt("blocks", 3, "which", "--cv", "2")
     assert code == KEPT
     assert "Interrupted by the user: 30 of 36 matrices were judged" in printed

@@ -247,10 +247,8 @@ def test_logistic_regression_on_the_device_is_optimal(data):
         TangentRegressor,
     ],
 )
-def test_estimators_of_many_matrices_on_the_device(make, data, monkeypatch):
-    monkeypatch.setattr("divlearn.kernels.shared.LARGE", 50)
-    monkeypatch.setattr("divlearn.kernels.regressor._MOST", 50)
-    monkeypatch.setattr("divlearn.kernels.landmarks._LANDMARKS", 30)
+@pytest.mark.usefixtures("few_are_many")
+def test_estimators_of_many_matrices_on_the_device(make, data):
     right, found = fit_there(make, *data)
     name = "oof_proba_" if hasattr(right, "oof_proba_") else "oof_prediction_"
     np.testing.assert_allclose(getattr(found, name), getattr(right, name), atol=1e-6)

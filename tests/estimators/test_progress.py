@@ -153,9 +153,8 @@ def test_an_interrupted_committee_has_the_members_so_far(data):
     assert classifier.fit(X, y).message_ == "4 of 4 members were fitted"
 
 
-@pytest.mark.usefixtures("short_fits", "coarse_maps")
-def test_an_interrupted_map_answers_from_the_matrices_judged(data, monkeypatch):
-    monkeypatch.setattr("divlearn.nearest.plane._ROWS", 10)
+@pytest.mark.usefixtures("short_fits", "coarse_maps", "small_blocks")
+def test_an_interrupted_map_answers_from_the_matrices_judged(data):
     X, y = data
     whole = which_divergence(X, y, cv=3, random_state=0)
     assert whole.message == "all 30 matrices were judged"

@@ -65,12 +65,12 @@ def test_few_landmarks_minimise_the_penalised_squares(block, monkeypatch):
         assert objective(model.coefficients + steps[:-1], model.offsets + steps[-1]) > least
 
 
-def test_landmarks_are_stratified(monkeypatch):
-    monkeypatch.setattr("divlearn.kernels.landmarks._LANDMARKS", 40)
+@pytest.mark.usefixtures("few_are_many")
+def test_landmarks_are_stratified():
     codes = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], (100, 200, 100)))
     rows = pick_landmarks(codes)
-    assert len(np.unique(rows)) == 40
-    assert np.abs(np.bincount(codes[rows]) - [10, 20, 10]).max() <= 1
+    assert len(np.unique(rows)) == 30
+    assert np.abs(np.bincount(codes[rows]) - [7.5, 15, 7.5]).max() <= 1
     assert len(pick_landmarks(np.repeat(np.arange(50), 20))) == 500  # of many classes
 
 
@@ -79,13 +79,6 @@ def test_indefinite_kernels_get_the_absolute_values_of_their_eigenvalues():
     np.testing.assert_allclose(make_definite(kernel), [[2.0, 1.0], [1.0, 2.0]])
     definite = np.array([[2.0, 1.0], [1.0, 2.0]])
     np.testing.assert_array_equal(make_definite(definite), definite)
-
-
-@pytest.fixture
-def few_are_many(monkeypatch):
-    monkeypatch.setattr("divlearn.kernels.shared.LARGE", 50)
-    monkeypatch.setattr("divlearn.kernels.regressor._MOST", 50)
-    monkeypatch.setattr("divlearn.kernels.landmarks._LANDMARKS", 30)
 
 
 @pytest.mark.usefixtures("few_are_many")

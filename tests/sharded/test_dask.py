@@ -220,8 +220,8 @@ def sent_by_worker(dask_worker):
     return dask_worker.transfer_outgoing_bytes_total
 
 
-def test_neither_matrices_nor_divergences_travel(client, monkeypatch):
-    monkeypatch.setattr("divlearn.iddl.tasks.SAMPLE", 50)  # these do: 27 kB, to calibrate by
+@pytest.mark.usefixtures("small_samples")  # which do travel: 16 kB
+def test_neither_matrices_nor_divergences_travel(client):
     X, y = make_wishart_clusters(2, 3000, 8, random_state=0)
     shards = open_shards(X, y, engine="dask", block_size=1500, accuracy=1e-6)
     shards.map(len)

@@ -332,8 +332,8 @@ def test_random_states_draw_alike():
     check_equal(make, Y)
 
 
-def test_the_temperature_of_many_matrices_is_that_of_a_sample(monkeypatch):
-    monkeypatch.setattr("divlearn.iddl.tasks.SAMPLE", 30)
+@pytest.mark.usefixtures("small_samples")
+def test_the_temperature_of_many_matrices_is_that_of_a_sample():
     sampled = in_shards(classifier, Y, None)
     whole = in_memory(classifier, Y, None)
     assert sampled.temperature_ != pytest.approx(whole.temperature_, rel=1e-3)

@@ -49,11 +49,10 @@ def test_the_gaussian_machine_is_that_of_scikit_learn():
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_many_matrices_are_classified_by_landmarks(n_classes, monkeypatch):
+def test_many_matrices_are_classified_by_landmarks(n_classes, request):
     X, y = make_wishart_clusters(n_classes, 60, 4, separation=4, random_state=0)
     exact = TangentClassifier("rbf", random_state=0).fit(X[::2], y[::2])
-    monkeypatch.setattr("divlearn.kernels.shared.LARGE", 50)
-    monkeypatch.setattr("divlearn.kernels.landmarks._LANDMARKS", 30)
+    request.getfixturevalue("few_are_many")
     model = TangentClassifier("rbf", random_state=0).fit(X[::2], y[::2])
     assert isinstance(model.model_, OnLandmarks)
     assert model.score(X[1::2], y[1::2]) > exact.score(X[1::2], y[1::2]) - 0.05
