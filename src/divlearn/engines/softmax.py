@@ -68,8 +68,7 @@ def newton_step(
     ----------
     design : ndarray of float32 or float64, shape (n_samples, n_columns)
         Products are computed in its precision.
-    shares : ndarray, shape (n_samples, n_outputs)
-        Probabilities.
+    shares : ndarray, shape (n_samples, n_outputs), probabilities.
     weights : ndarray, shape (n_samples,)
     gradient : ndarray, shape (n_outputs, n_columns)
     scale : ndarray, shape (n_columns,)
