@@ -54,13 +54,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
         training matrices that differ.
     penalties : array-like, default=(1e-5, 1e-4, ..., 1e3)
         Factors > 0 of the squared norm of f in the loss.
-    cv : int or splitter, default=4
-    random_state : int, RandomState or None, default=None
-    engine : str or Engine, default="auto"
-    n_jobs : int or None, default=None
-        Threads that fit candidates and folds, as in scikit-learn; None for those of the engine. The
-        result is the same for any number.
-    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
+    cv, random_state, engine, n_jobs, regularize : as in `TangentClassifier`
 
     Attributes
     ----------

@@ -238,13 +238,7 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
 
     Parameters
     ----------
-    cv : int or splitter, default=4
-    random_state : int, RandomState or None, default=None
-    engine : str or Engine, default="auto"
-    n_jobs : int or None, default=None
-        Threads that fit candidates and folds, as in scikit-learn; None for those of the engine. The
-        result is the same for any number.
-    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
+    cv, random_state, engine, n_jobs, regularize : as in `TangentClassifier`
 
     Attributes
     ----------
