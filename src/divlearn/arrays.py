@@ -29,9 +29,6 @@ def to_device_of(array: Any, like: Any) -> RealArray:
     return to_host(array) if isinstance(like, np.ndarray) else np.asarray(array, like=like)
 
 
-beside = to_device_of  # the name in divlearn.iddl
-
-
 def array_or_list(values: Any) -> Any:
     """Convert to an array; a ragged list stays, for others to take or to refuse."""
     try:

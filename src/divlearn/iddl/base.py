@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import Indices, RealArray, beside
+from divlearn.arrays import Indices, RealArray, to_device_of
 from divlearn.checks import RandomState, check_count, check_number
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import stage
@@ -280,7 +280,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         def make_atoms(rows: Indices | None) -> RealArray:
             chosen = np.arange(len(X)) if rows is None else rows
             codes = None if task.codes is None else task.codes[chosen]
-            known = lambda: logarithms()[beside(chosen, logarithms())]  # noqa: E731
+            known = lambda: logarithms()[to_device_of(chosen, logarithms())]  # noqa: E731
             if rank is None:
                 return self._start(X[chosen], codes, n_atoms, seed, known)
             n_centres = min(n_atoms, self._count_atoms(task.n_seen, task.n_groups))

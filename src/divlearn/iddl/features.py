@@ -8,7 +8,7 @@ from typing import Annotated, cast
 
 import numpy as np
 
-from divlearn.arrays import Indices, RealArray, beside, to_host
+from divlearn.arrays import Indices, RealArray, to_device_of, to_host
 from divlearn.divergence import get_member
 from divlearn.divergence.named import MEMBERS, DivergenceLike
 from divlearn.iddl.losses import Targets
@@ -176,7 +176,7 @@ class FeatureMap:
     def compute(self, V: RealArray, units: Units) -> RealArray:
         if self.offset is None or units is None:
             return V
-        mean, scale = (beside(one, V) for one in units)
+        mean, scale = (to_device_of(one, V) for one in units)
         return (_raw(V, self.offset) - mean) / scale
 
     def pull(
@@ -192,9 +192,9 @@ class FeatureMap:
         if self.offset is None or units is None:
             return cotangent
         sums = sums or (cotangent.sum(axis=0), (cotangent * features).sum(axis=0))
-        constant, along = (beside(one, V) for one in sums)
+        constant, along = (to_device_of(one, V) for one in sums)
         back = cotangent - weights[:, None] * (constant + along * features)
-        return back / beside(units[1], V) / (V + beside(self.offset, V))
+        return back / to_device_of(units[1], V) / (V + to_device_of(self.offset, V))
 
 
 def units_on_host(units: Units) -> Units:
@@ -202,7 +202,7 @@ def units_on_host(units: Units) -> Units:
 
 
 def _raw(V: RealArray, offset: RealArray) -> RealArray:
-    return np.log(V + beside(offset, V))
+    return np.log(V + to_device_of(offset, V))
 
 
 def _mean(_: Block, targets: Targets, V: RealArray) -> RealArray:

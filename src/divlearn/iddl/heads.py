@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from divlearn.arrays import RealArray, beside, on_device, to_host
+from divlearn.arrays import RealArray, on_device, to_device_of, to_host
 from divlearn.checks import check_finite
 from divlearn.engines.softmax import is_compiled, newton_step, softmax_sums
 from divlearn.iddl.losses import Loss, SoftmaxLoss, Targets
@@ -147,7 +147,7 @@ def objective_of(loss: Loss, samples: Samples, head: Head, gamma: float) -> floa
 
 def scores_of(head: Head, features: RealArray) -> RealArray:
     """Scores of some samples, shape (n_samples, n_outputs); heads and features may be stacks."""
-    weights, bias = (beside(one, features) for one in head)
+    weights, bias = (to_device_of(one, features) for one in head)
     return features @ weights.mT + bias[..., None, :]
 
 
@@ -340,7 +340,7 @@ def _products(
 ) -> RealArray:
     wanted, weights = targets
     if centre is not None:
-        middle, level = (beside(one, features) for one in centre)
+        middle, level = (to_device_of(one, features) for one in centre)
         features, wanted = features - middle[..., None, :], wanted - level
     weighted = weights[:, None] * features
     both = [features.mT @ weighted, weighted.mT @ wanted]
@@ -350,16 +350,16 @@ def _products(
 def _turn(
     _: Block, features: RealArray, basis: RealArray, bias: bool, rough: bool
 ) -> tuple[RealArray, RealArray]:
-    turned: RealArray = features @ beside(basis[: features.shape[1]], features)
+    turned: RealArray = features @ to_device_of(basis[: features.shape[1]], features)
     if bias:
-        turned = turned + beside(basis[-1], features)
+        turned = turned + to_device_of(basis[-1], features)
     if turned.size <= _FEW:
         turned = to_host(turned)
     return turned, turned.astype(np.float32) if rough else turned
 
 
 def _follow(_: Block, targets: Targets, turned: Any) -> Any:
-    return tuple(beside(one, turned[0]) for one in targets)
+    return tuple(to_device_of(one, turned[0]) for one in targets)
 
 
 def _losses(_: Block, targets: Targets, features: RealArray, loss: Loss, head: Head) -> float:
@@ -372,7 +372,7 @@ def _sums(
 ) -> tuple[Any, ...]:
     """Sum losses, their gradients and typical second derivatives, and keep the latter if asked."""
     (wanted, weights), design = targets, turned[0]
-    W = beside(W, design)
+    W = to_device_of(W, design)
 
     def sums(rows: slice) -> tuple[float, RealArray, float, Any]:
         expansion = loss.expand(design[rows] @ W.T, wanted[rows])
@@ -387,7 +387,7 @@ def _sums(
 
 def _bends(_: Block, targets: Targets, turned: Any, loss: Loss, W: RealArray) -> Any:
     wanted, design = targets[0], turned[0]
-    W = beside(W, design)
+    W = to_device_of(W, design)
     expand = lambda rows: loss.expand(design[rows] @ W.T, wanted[rows]).bends  # noqa: E731
     return _over_rows(expand, design, W)
 
@@ -397,7 +397,7 @@ def _product(
 ) -> RealArray:
     # Towards a rough head, directions of few digits lead as well, in half of the time.
     weights, narrow = targets[1], turned[1]
-    direction = beside(direction, narrow).astype(narrow.dtype, copy=False)
+    direction = to_device_of(direction, narrow).astype(narrow.dtype, copy=False)
 
     def product(rows: slice) -> RealArray:
         known = bends[(rows.start or 0) // _ROWS]

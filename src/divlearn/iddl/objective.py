@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from divlearn.arrays import RealArray, beside, to_host
+from divlearn.arrays import RealArray, to_device_of, to_host
 from divlearn.engines import Prepared
 from divlearn.engines.base import Trace
 from divlearn.engines.projected import FilterPullback
@@ -47,12 +47,12 @@ class Dictionary:
 
     def gradient(self, pulled: RealArray) -> RealArray:
         """Turn what engines return into a gradient in the coordinates."""
-        return in_frames(beside(pulled, self.frames), self.atoms, self.frames)
+        return in_frames(to_device_of(pulled, self.frames), self.atoms, self.frames)
 
     def ways_to(self, anchors: RealArray) -> RealArray:
         """Return the steps from the atoms to others."""
         inverses = np.linalg.inv(self.frames)
-        seen = inverses @ beside(anchors, self.frames) @ inverses.mT
+        seen = inverses @ to_device_of(anchors, self.frames) @ inverses.mT
         values, vectors = np.linalg.eigh(0.5 * (seen + seen.mT))
         return (vectors * np.log(np.maximum(values, _TINY))[:, None, :]) @ vectors.mT
 
@@ -76,14 +76,14 @@ class Filters(Dictionary):
         return bool(np.isfinite(self.frames).all())
 
     def moved(self, step: RealArray) -> RealArray:
-        return self.frames + beside(self.root, step) @ step.reshape(self.frames.shape)
+        return self.frames + to_device_of(self.root, step) @ step.reshape(self.frames.shape)
 
     def gradient(self, pulled: RealArray) -> RealArray:
-        return beside(self.root, self.frames) @ beside(pulled, self.frames)
+        return to_device_of(self.root, self.frames) @ to_device_of(pulled, self.frames)
 
     def ways_to(self, anchors: RealArray) -> RealArray:
-        inverse = np.linalg.inv(beside(self.root, self.frames))
-        return inverse @ (beside(anchors, self.frames) - self.frames)
+        inverse = np.linalg.inv(to_device_of(self.root, self.frames))
+        return inverse @ (to_device_of(anchors, self.frames) - self.frames)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +213,7 @@ class Objective:
             ways = self._ways_back(point)
             parts[:size] -= (2 * self.tether / len(ways) * ways).ravel()
         if self.learn_parameters:
-            parts[size:] = beside(self.variant.pull(*map(to_host, slopes)), frames)
+            parts[size:] = to_device_of(self.variant.pull(*map(to_host, slopes)), frames)
         return parts
 
     def pull(
@@ -263,7 +263,7 @@ class Objective:
     def limits(self, point: Dictionary) -> RealArray:
         size = point.frames.size
         limits = np.full_like(point.frames, -np.inf, shape=size + len(point.parameters))
-        limits[size:] = beside(-point.parameters, limits)
+        limits[size:] = to_device_of(-point.parameters, limits)
         return limits
 
 
@@ -313,7 +313,7 @@ def head_slopes(
     design = feature_map.compute(V, units)
     expansion = loss.expand(scores_of(head, design), wanted)
     slopes = weights[:, None] * expansion.slopes
-    seen = design if middle is None else design - beside(middle, design)
+    seen = design if middle is None else design - to_device_of(middle, design)
     in_weights, in_bias = to_host(slopes.T @ seen), to_host(slopes.sum(axis=0))
     return in_weights, in_bias, float(weights @ expansion.sizes)
 
@@ -333,7 +333,7 @@ def _pull(
     atoms, alpha, beta, columns, parameters = dictionary
     design = feature_map.compute(V, units)
     slopes = slopes_of(targets, design, loss, head)
-    cotangent = slopes @ beside(head[0], slopes)
+    cotangent = slopes @ to_device_of(head[0], slopes)
     in_V = feature_map.pull(V, design, units, targets[1], cotangent, sums)
     in_V = in_V[:, columns].reshape(len(in_V), len(atoms), -1)
     if trace is not None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from sklearn.cluster import KMeans
 
-from divlearn.arrays import Indices, RealArray, beside, on_device, to_host
+from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
 from divlearn.fitting.interrupts import is_interrupted
 from divlearn.iddl.features import FeatureMap, Units, Variant, units_on_host
 from divlearn.iddl.heads import Head, scores_of, solve_heads
@@ -223,7 +223,7 @@ def initial_atoms(
         return X[np.concatenate(drawn)]
     vectors = log_vectors(X) if logarithms is None else logarithms()
     centres = [
-        _centres(vectors[beside(group, vectors)], n, random_state) for group, n in chosen if n
+        _centres(vectors[to_device_of(group, vectors)], n, random_state) for group, n in chosen if n
     ]
     return to_host(from_log_vectors(np.concatenate(centres)))
 
@@ -265,7 +265,7 @@ def _centres(vectors: RealArray, n: int, random_state: np.random.RandomState) ->
     n_different = len(np.unique(to_host(vectors[:, 0])))
     k = n if n_different >= n else min(n, len(np.unique(to_host(vectors), axis=0)))
     centres = _means(vectors, _seeds(vectors, k, random_state), k, random_state)
-    return centres if k == n else centres[beside(np.arange(n) % k, centres)]
+    return centres if k == n else centres[to_device_of(np.arange(n) % k, centres)]
 
 
 def _means(
@@ -273,13 +273,13 @@ def _means(
 ) -> RealArray:
     """Means of k-means, where the vectors are."""
     if on_device(vectors) and seeds is not None:
-        found = refine_centres(vectors, vectors[beside(np.array(seeds), vectors)])
+        found = refine_centres(vectors, vectors[to_device_of(np.array(seeds), vectors)])
         if found is not None:
             return found
     host = to_host(vectors)
     init = "k-means++" if seeds is None else host[seeds]
     start = KMeans(k, init=init, n_init=1, random_state=random_state)
-    return beside(fit_vectors(start, host).cluster_centers_, vectors)
+    return to_device_of(fit_vectors(start, host).cluster_centers_, vectors)
 
 
 def _seeds(vectors: RealArray, n: int, random_state: np.random.RandomState) -> list[int] | None:

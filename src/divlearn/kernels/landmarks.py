@@ -8,7 +8,7 @@ from typing import Annotated
 
 import numpy as np
 
-from divlearn.arrays import Indices, RealArray, beside, to_host
+from divlearn.arrays import Indices, RealArray, to_device_of, to_host
 from divlearn.fitting.held_out import Memo
 from divlearn.geometry import compose, solve_definite
 from divlearn.kernels.tables import decay
@@ -47,7 +47,7 @@ class LeastSquares:
 
     def decide(self, kernel: RealArray) -> RealArray:
         """Scores, shape (n_matrices, n_classes, 3): logarithms of shares with each floor."""
-        shares = to_host(kernel @ beside(self.coefficients, kernel)) + self.offsets
+        shares = to_host(kernel @ to_device_of(self.coefficients, kernel)) + self.offsets
         return np.log(np.maximum(shares, 0)[..., None] + np.array(FLOORS))
 
 
@@ -102,7 +102,7 @@ class Landmarks:
         """Sum up products of kernels, targets and one, all weighted."""
         kernel = decay(self._measure(some), scale)
         roots, targets = (
-            beside(one, kernel) for one in (self._roots[some, None], self._targets[some])
+            to_device_of(one, kernel) for one in (self._roots[some, None], self._targets[some])
         )
         columns = np.hstack([kernel * roots, targets, roots])
         return to_host(columns.T @ columns)

@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 from scipy.linalg import eigh
 
-from divlearn.arrays import RealArray, beside, to_host
+from divlearn.arrays import RealArray, to_device_of, to_host
 
 PENALTIES = tuple(10.0**power for power in range(-5, 4))  # to choose from
 
@@ -19,7 +19,7 @@ class KernelModel:
     offset: float
 
     def decide(self, kernels: RealArray) -> RealArray:
-        return to_host(kernels @ beside(self.coefficients, kernels)) + self.offset
+        return to_host(kernels @ to_device_of(self.coefficients, kernels)) + self.offset
 
 
 class KernelRidge:

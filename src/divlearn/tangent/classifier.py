@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
 
-from divlearn.arrays import Indices, RealArray, beside, on_device, to_host
+from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
 from divlearn.checks import ClassWeight, RandomState
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.calibration import SCORES, Forms
@@ -41,7 +41,7 @@ class Machine:
 
     def decide(self, vectors: RealArray) -> RealArray:
         """Decisions between pairs of classes."""
-        table = squared_distances(vectors, beside(self.vectors, vectors))
+        table = squared_distances(vectors, to_device_of(self.vectors, vectors))
         return decide_pairs(self.machine, to_host(decay(table, self.gamma)))
 
 
@@ -55,7 +55,7 @@ class OnLandmarks:
 
     def decide(self, vectors: RealArray) -> RealArray:
         """Scores of every form, shape (n_vectors, n_classes, n_forms)."""
-        table = squared_distances(vectors, beside(self.landmarks, vectors))
+        table = squared_distances(vectors, to_device_of(self.landmarks, vectors))
         return self.squares.decide(decay(table, self.gamma))
 
 
@@ -261,7 +261,7 @@ def _path_on_device(
     vectors: RealArray, y: Indices, weights: RealArray
 ) -> Iterator[tuple[float, Head]]:
     """Do the same by Newton's method, which takes few passes over vectors on a device."""
-    targets, shares = (beside(one, vectors) for one in (indicate(y), weights / weights.sum()))
+    targets, shares = (to_device_of(one, vectors) for one in (indicate(y), weights / weights.sum()))
     # Heads see targets and features only.
     shards = MemoryShards(Block(0, Prepared.checked(vectors), EngineChoice(), None, weights))
     samples = Samples(shards, [(targets, shares)], [vectors], True)

@@ -11,7 +11,7 @@ from typing import Annotated
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from divlearn.arrays import Indices, RealArray, beside, on_device, to_host
+from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
 from divlearn.geometry import solve_definite
 
 _RIDGE = 1e-10  # of the largest variance, for where Ledoit and Wolf shrink nothing
@@ -25,7 +25,9 @@ class Linear:
     offsets: Annotated[RealArray, "n_classes"]
 
     def decide(self, vectors: RealArray) -> RealArray:
-        return vectors @ beside(self.coefficients.T, vectors) + beside(self.offsets, vectors)
+        return vectors @ to_device_of(self.coefficients.T, vectors) + to_device_of(
+            self.offsets, vectors
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +41,9 @@ class Quadratic:
     starts: Annotated[Indices, "n_classes"]  # first rows of the classes
 
     def decide(self, vectors: RealArray) -> RealArray:
-        placed = vectors @ beside(self.axes, vectors)
-        gaps = placed @ beside(self.factors.T, vectors)
-        gaps -= beside(self.centres, vectors)
+        placed = vectors @ to_device_of(self.axes, vectors)
+        gaps = placed @ to_device_of(self.factors.T, vectors)
+        gaps -= to_device_of(self.centres, vectors)
         gaps *= gaps
         return self.linear.decide(placed) + 0.5 * self._add_up(gaps)
 
@@ -50,7 +52,7 @@ class Quadratic:
         if not on_device(gaps):
             return np.add.reduceat(gaps, self.starts, axis=1)
         lengths = np.diff(self.starts, append=len(self.centres))
-        return gaps @ beside(np.repeat(np.eye(len(lengths)), lengths, axis=0), gaps)
+        return gaps @ to_device_of(np.repeat(np.eye(len(lengths)), lengths, axis=0), gaps)
 
 
 def fit_lda(vectors: RealArray, codes: Indices, priors: RealArray) -> Linear:
@@ -72,7 +74,7 @@ def fit_lda(vectors: RealArray, codes: Indices, priors: RealArray) -> Linear:
     diagonal = diagonal + _RIDGE * variances.max()
     if n < n_entries:  # by Woodbury's identity: the covariance is Z^T Z plus a diagonal
         W = Z / diagonal
-        inner = solve_definite(beside(np.eye(n), Z) + W @ Z.T, W @ centres.T)
+        inner = solve_definite(to_device_of(np.eye(n), Z) + W @ Z.T, W @ centres.T)
         coefficients = centres / diagonal - inner.T @ W
     else:
         coefficients = solve_definite(np.diag(diagonal) + Z.T @ Z, centres.T).T
@@ -128,7 +130,7 @@ class RDA:
         factors, centres, offsets = [], [], []
         for root, mean, log_prior in zip(self._roots, self._means, self._logs, strict=True):
             U = np.sqrt((1 - shrink) * (1 - pool)) * root * scale
-            lower = np.linalg.cholesky(beside(np.eye(len(U)), U) + U @ U.T)
+            lower = np.linalg.cholesky(to_device_of(np.eye(len(U)), U) + U @ U.T)
             factors.append(_solve_lower(lower, U) * scale)
             centres.append(factors[-1] @ mean)
             offsets.append(log_prior - float(np.log(np.diag(lower)).sum()))
