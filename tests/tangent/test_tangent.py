@@ -39,7 +39,8 @@ def test_logistic_regression_in_the_dual_is_optimal_in_full_space(n_classes):
 
 def test_the_gaussian_machine_is_that_of_scikit_learn():
     vectors, codes, new = make()
-    weights = np.linspace(1, 2, len(codes))
+    order = np.random.default_rng(1).permutation(len(codes))
+    vectors, codes, weights = vectors[order], codes[order], np.linspace(1, 2, len(codes))
     machine = SVC(C=3.0, gamma=0.01, decision_function_shape="ovo").fit(vectors, codes, weights)
     found = _METHODS["rbf"][0](vectors, codes, weights)(C=3.0, gamma=0.01).decide(new)
     np.testing.assert_allclose(found, machine.decision_function(new), atol=1e-6)

@@ -24,7 +24,7 @@ from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.training import Chosen, Grid, HeldOutClassifier, Training
 from divlearn.kernels import tables
 from divlearn.kernels.kernel import DivergenceKernel
-from divlearn.kernels.landmarks import LeastSquares, indicate
+from divlearn.kernels.landmarks import LeastSquares, by_class, indicate
 from divlearn.kernels.shared import are_many, on_landmarks, shared_columns, shared_tables
 from divlearn.kernels.tables import Point, decay
 
@@ -264,7 +264,7 @@ class DivergenceKernelClassifier(MachineClassifier):
     ) -> Callable[[Candidate], tuple[SVC | LeastSquares, Candidate]]:
         if are_many(training):
             return self._on_landmarks(training, number)
-        rows, data = training.parts[number][0], training.data
+        rows, data = _learned_rows(training, number), training.data
 
         def learn(candidate: Candidate) -> tuple[SVC, Candidate]:
             table, chosen = self._table(training, candidate), dict(candidate)
@@ -292,11 +292,12 @@ class DivergenceKernelClassifier(MachineClassifier):
     def _decide(
         self, model: tuple[SVC | LeastSquares, Candidate], training: Training, number: int
     ) -> RealArray:
-        (machine, candidate), (train, held) = model, training.parts[number]
+        (machine, candidate), (_, held) = model, training.parts[number]
         table, scale = self._table(training, candidate), dict(candidate)["scale"]
         if isinstance(machine, LeastSquares):
             return machine.decide(decay(table[held], scale))
-        return decide_pairs(machine, decay(table[np.ix_(held, train[machine.support_])], scale))
+        support = _learned_rows(training, number)[machine.support_]
+        return decide_pairs(machine, decay(table[np.ix_(held, support)], scale))
 
     def _decide_new(self, new: Prepared) -> RealArray:
         kernel = self.kernel_.transform_checked(new.matrices)
@@ -326,6 +327,12 @@ class DivergenceKernelClassifier(MachineClassifier):
         """Sharpness A and temperature T of probabilities; see Notes."""
         form, temperature = self.calibration_
         return SHARPNESSES[form], temperature
+
+
+def _learned_rows(training: Training, number: int) -> Indices:
+    """Rows in the order in which a machine learns them: that of the data, or faster by class."""
+    rows = training.parts[number][0]
+    return rows if number == training.whole else rows[by_class(training.data.codes[rows])]
 
 
 def check_positive(values: ArrayLike, name: str) -> list[float]:

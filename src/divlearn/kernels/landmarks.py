@@ -20,11 +20,16 @@ _RIDGE = 1e-12  # relative to sums of kernels, for copies among landmarks
 FLOORS = (0.003, 0.03, 0.3)  # of estimated shares, whose logarithms are scores
 
 
+def by_class(codes: Indices) -> Indices:
+    """Order in which classes follow each other, as libsvm reads kernels."""
+    return np.argsort(codes, kind="stable")
+
+
 def pick_landmarks(codes: Indices) -> Indices:
     """Rows of landmarks, as many of every class, or stratum, as its share."""
     wanted = max(_LANDMARKS, _PER_CLASS * (int(codes.max()) + 1))
     places = np.linspace(0, len(codes) - 1, min(wanted, len(codes))).astype(int)
-    return np.argsort(codes, kind="stable")[places]
+    return by_class(codes)[places]
 
 
 def make_definite(kernel: RealArray) -> RealArray:

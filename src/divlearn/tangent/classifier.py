@@ -21,7 +21,13 @@ from divlearn.geometry import invsqrtm
 from divlearn.iddl.heads import Head, Samples, solve_head
 from divlearn.iddl.losses import SoftmaxLoss
 from divlearn.kernels.classifier import COUPLED, Candidate, decide_pairs, fit_svc
-from divlearn.kernels.landmarks import Landmarks, LeastSquares, indicate, pick_landmarks
+from divlearn.kernels.landmarks import (
+    Landmarks,
+    LeastSquares,
+    by_class,
+    indicate,
+    pick_landmarks,
+)
 from divlearn.kernels.shared import are_many
 from divlearn.kernels.tables import decay
 from divlearn.log_vectors import log_vectors, squared_distances
@@ -278,6 +284,8 @@ def _path_on_device(
 
 
 def _rbf(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
+    order = by_class(y)
+    vectors, y, weights = vectors[order], y[order], weights[order]
     table = squared_distances(vectors, vectors)
 
     def learn(C: float, gamma: float) -> Model:
