@@ -8,7 +8,7 @@ from base64 import b64decode
 import numpy as np
 import pytest
 
-from divlearn import DivergenceKNN, DivergenceMDM, channel_importance
+from divlearn import DivergenceKNN, TangentClassifier, channel_importance
 from divlearn.report import channels, classifier_page
 
 pytest.importorskip("plotly", reason="plotly is not installed")
@@ -42,7 +42,7 @@ def section_of(page, title="Which channels matter"):
 def test_the_ranking_has_names_and_errors(data):
     X, y, groups = data
     found = channel_importance(
-        DivergenceMDM(filtering=True), X, y, list(NAMES), n_repeats=2, cv=4, groups=groups
+        TangentClassifier(random_state=0), X, y, list(NAMES), n_repeats=2, cv=4, groups=groups
     )
     section = section_of(make_page(data))
     shown = [[cell.text for cell in row[:2]] for row in section.content["shown"]]
