@@ -1,5 +1,7 @@
 """Matrices with labels or numbers, checked once, and mixins of estimators of SPD matrices."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps

@@ -1,5 +1,7 @@
 """Importance of channels: the held-out accuracy that a classifier loses without them."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,5 +1,7 @@
 """Reject option: no class where the most probable one is not probable enough."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator

@@ -4,6 +4,8 @@ The notes of `DivergenceKernelClassifier` have the formulas of scores of classes
 sharpness A, the nearer is the loss of a class to a count of its lost decisions.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from itertools import product
 from numbers import Real

@@ -1,5 +1,7 @@
 """Minimum distance to mean, in any divergence of SPD matrices whose means are unique."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Real

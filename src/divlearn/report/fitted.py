@@ -1,5 +1,7 @@
 """Pages of fitted estimators: classifiers with held-out accuracies, and clusters."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 

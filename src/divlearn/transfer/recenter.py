@@ -1,5 +1,7 @@
 """Re-centring: the mean of every group of SPD matrices becomes the identity."""
 
+from __future__ import annotations
+
 from copy import copy
 from typing import Annotated, Any, Self
 
