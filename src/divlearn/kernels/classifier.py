@@ -234,8 +234,14 @@ class DivergenceKernelClassifier(MachineClassifier):
         some = shared_columns(training)
         known = shared_tables(training, points, some)
         copies, weights = tables.find_copies(data.matrices[some]), data.weights[some]
+        words = {}
+        if len(some) < len(data.codes):
+            words["of"] = f"the set of landmarks, drawn from {len(data.codes)} matrices,"
+            words["fix"] = "leave out copies of matrices, or shuffle them"
         units = {
-            (("alpha", alpha), ("beta", beta)): tables.median_scale(table[some], copies, weights)
+            (("alpha", alpha), ("beta", beta)): tables.median_scale(
+                table[some], copies, weights, **words
+            )
             for (alpha, beta), table in known.items()
         }
         middle, C = multiples[len(multiples) // 2], Cs[len(Cs) // 2]
