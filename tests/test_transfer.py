@@ -230,7 +230,7 @@ def simulate(gains=0.0, stretches=0.0, seed=0):
     return X * scales[:, :, None] * scales[:, None, :], y, groups
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_choose_centers_subjects_that_are_shifted(seed):
     X, y, groups = simulate(gains=1.0, seed=seed)
     model = Recenter("choose").fit(X, y, groups)
@@ -241,7 +241,7 @@ def test_choose_centers_subjects_that_are_shifted(seed):
     )
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_choose_stretches_subjects_of_different_dispersion(seed):
     X, y, groups = simulate(gains=1.0, stretches=1.5, seed=seed)
     model = Recenter("choose")
@@ -252,7 +252,7 @@ def test_choose_stretches_subjects_of_different_dispersion(seed):
     np.testing.assert_array_equal(model.transform(X[:9]), new)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_choose_leaves_groups_alone_that_carry_the_class(seed):
     """Every group has one class: what re-centring removes is the class."""
     X, y, groups = simulate(seed=seed)
@@ -331,6 +331,18 @@ def test_choose_online_and_in_files(tmp_path):
     np.testing.assert_array_equal(
         load(tmp_path / "model").transform(*later), plain.transform(*later)
     )
+
+
+def test_a_refit_that_does_not_stretch_forgets_dispersions(tmp_path):
+    """Those of another number of groups would be taken for damage in a file."""
+    X, y, groups = simulate(gains=1.0, stretches=1.5)
+    model = Recenter("choose").fit(X, y, groups)
+    assert len(model.dispersions_) == 8
+    X, y, groups = simulate(gains=1.0)
+    model.fit(X[groups < 6], y[groups < 6], groups[groups < 6])
+    assert model.chosen_ == "center"
+    save(model, tmp_path / "model")
+    assert not hasattr(load(tmp_path / "model"), "dispersions_")
 
 
 def test_choose_needs_labels_and_groups():

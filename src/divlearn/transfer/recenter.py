@@ -44,7 +44,8 @@ class Recenter(MatrixTransformer):
     divergence : str, pair (alpha, beta), dict or Divergence, default="airm"
         D, any value that `DivergenceMDM` takes; ``metric`` is an alias. The mean in D of every
         training group becomes the identity, outside the alpha-beta family only approximately.
-        "choose" stands for "airm", ``stretch`` or none of both, by held-out groups; see Notes.
+        "choose" learns by held-out groups whether to leave matrices as they are, to re-centre them
+        in "airm", or to stretch them as well; see Notes.
     stretch : bool, default=False
         Whether to scale dispersions to one as well: :math:`\sigma_g^2` is the mean squared
         affine-invariant distance of the matrices of a group to its mean. "choose" ignores it.
@@ -197,6 +198,7 @@ class Recenter(MatrixTransformer):
         """Find means and dispersions of the groups of matrices that were checked; align these."""
         names, codes = _find_groups(groups, len(matrices))
         _check_sizes(names, codes)
+        vars(self).pop("dispersions_", None)  # of a fit that stretched
         self.groups_ = names[:0] if groups is None else names
         self.totals_ = np.bincount(codes).astype(float)
         self.means_ = self._find_means(matrices, codes, names)
