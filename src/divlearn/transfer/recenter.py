@@ -198,7 +198,7 @@ class Recenter(MatrixTransformer):
         """Find means and dispersions of the groups of matrices that were checked; align these."""
         names, codes = _find_groups(groups, len(matrices))
         _check_sizes(names, codes)
-        vars(self).pop("dispersions_", None)  # of a fit that stretched
+        self.__dict__.pop("dispersions_", None)  # of a fit that stretched
         self.groups_ = names[:0] if groups is None else names
         self.totals_ = np.bincount(codes).astype(float)
         self.means_ = self._find_means(matrices, codes, names)
