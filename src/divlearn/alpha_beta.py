@@ -9,6 +9,8 @@ under X, Y -> A X A^T, A Y A^T, and contains most named divergences: see `divlea
 Matrices may be complex Hermitian, for which the same formulas hold.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any

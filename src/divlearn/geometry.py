@@ -3,6 +3,8 @@ r"""Symmetric matrices, functions of them, and the affine-invariant geometry of 
 All functions broadcast over leading dimensions. Matrices may be complex Hermitian; results are too.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 import numpy as np

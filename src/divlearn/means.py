@@ -1,5 +1,7 @@
 r"""Centroids: the matrix nearest to a set of SPD matrices in an alpha-beta log-det divergence."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn

@@ -1,5 +1,7 @@
 """Detection of artifacts: SPD matrices that are far from all others."""
 
+from __future__ import annotations
+
 from typing import Annotated, Self
 
 import numpy as np

@@ -1,5 +1,7 @@
 """SPD matrices: diagnosis, shrinkage on request, and the functions of `divlearn.geometry`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import NoReturn
 

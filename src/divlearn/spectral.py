@@ -12,6 +12,8 @@ Below, theta = alpha + beta, p = alpha t, q = beta t, s = theta t, a = alpha/the
 f(t; alpha, beta) = f(-t; beta, alpha) = f(-t; -alpha, -beta) makes every argument canonical.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import factorial

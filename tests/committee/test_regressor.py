@@ -331,3 +331,28 @@ def test_the_unit_of_numbers_does_not_matter(data, power):
     usual, scaled = (SPDRegressor(QUICK, random_state=0).fit(X, one) for one in (y, y * 2.0**power))
     assert scaled.oof_r2_ == usual.oof_r2_
     np.testing.assert_allclose(scaled.predict(new) / 2.0**power, usual.predict(new), rtol=1e-5)
+
+
+# what is refused
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_text_that_is_no_number_is_refused(data, name):
+    X, y, *_ = data
+    names = np.where(y > np.median(y), "1.5", "high")
+    message = "y holds 'high', must hold numbers for a regressor; pass these or use a classifier"
+    with pytest.raises(ValueError, match=message):
+        clone(MEMBERS[name]).fit(X, names)
+    clone(MEMBERS[name]).fit(X, y.astype(str))
+
+
+@pytest.mark.parametrize("name", ["kernel", "nearest"])
+def test_tables_that_are_too_large_tell_how_many_matrices_fit(data, name, monkeypatch):
+    X, y, *_ = data
+    monkeypatch.setattr("divlearn.kernels.shared._LARGEST_TABLE", 100_000)
+    with pytest.raises(ValueError, match=r"n_matrices=60 with 6 .*at most \d+ matrices$") as told:
+        clone(MEMBERS[name]).fit(X, y)
+    most = int(str(told.value).split()[-2])
+    clone(MEMBERS[name]).fit(X[:most], y[:most])
+    with pytest.raises(ValueError, match="at most"):
+        clone(MEMBERS[name]).fit(X[: most + 1], y[: most + 1])

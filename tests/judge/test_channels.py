@@ -170,6 +170,14 @@ def test_what_is_refused(data, options, message):
         channel_importance(DivergenceMDM(), *data, **options)
 
 
+def test_a_single_channel_is_refused(data):
+    X, y = data
+    with pytest.raises(
+        ValueError, match=r"X has matrices of size 1, must have >= 2 channels.*; pass"
+    ):
+        channel_importance(DivergenceMDM(), X[:, :1, :1], y)
+
+
 class Interrupted(DivergenceMDM):
     """Ctrl-C comes during one of the fits."""
 

@@ -400,7 +400,7 @@ def test_nothing_to_compare():
 
 def test_too_many_matrices():
     X = np.linspace(1, 2, 100_000)[:, None, None]
-    message = r"n_matrices=100000 with 6 divergences .* fit on a random"
+    message = r"n_matrices=100000 with 6 divergences .* fit to a random subset of at most 89478"
     with pytest.raises(ValueError, match=message):
         DivergenceKernelClassifier().fit(X, np.arange(100_000) % 2)
 

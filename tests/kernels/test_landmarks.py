@@ -161,3 +161,19 @@ def test_a_committee_of_regressors_has_no_table_of_all_pairs(monkeypatch):
     model = SPDRegressor(members, random_state=0).fit(X[::2], y[::2])
     assert set(model.members_) == set(members)
     assert model.score(X[1::2], y[1::2]) > 0.9
+
+
+def test_equal_landmarks_are_named(monkeypatch):
+    """Every other matrix is a copy of the first one, and these are drawn."""
+    monkeypatch.setattr("divlearn.kernels.landmarks._LANDMARKS", 7)
+    monkeypatch.setattr("divlearn.kernels.landmarks._PER_CLASS", 1)
+    for module in ("classifier", "shared"):
+        monkeypatch.setattr(f"divlearn.kernels.{module}.LARGE", 10)
+    X, _ = make_wishart_clusters(1, 26, 3, random_state=0)
+    y = np.repeat([0, 1], 13)
+    X[pick_landmarks(y)] = X[0]
+    message = (
+        "the set of landmarks, drawn from 26 matrices, has n_samples=7, all equal; leave out copies"
+    )
+    with pytest.raises(ValueError, match=message):
+        DivergenceKernelClassifier(random_state=0).fit(X, y)

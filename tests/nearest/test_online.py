@@ -87,6 +87,54 @@ def test_forgetting_follows_a_shift(data):
     assert moves.score(shifted[60:], y[60:]) > stays.score(shifted[60:], y[60:]) + 0.2
 
 
+@pytest.mark.parametrize("divergence", ["airm", "burg", "log-euclidean"])
+def test_classes_may_come_one_after_the_other(data, divergence, tmp_path):
+    """In volts squared, far from the identity: a class has the mean of its own matrices alone."""
+    X, y = 1e-12 * data[0], data[1]
+    order = np.argsort(y, kind="stable")
+    X, y = X[order], y[order]
+    model = DivergenceMDM(divergence).partial_fit(X[:1], y[:1], classes=["bark", "moss", "sand"])
+    assert model.predict(X).tolist() == ["bark"] * 90
+    np.testing.assert_array_equal(model.predict_proba(X[:3]), [[1, 0, 0]] * 3)
+    assert np.isinf(model.transform(X[:1])[0, 1:]).all()
+    model.partial_fit(X[1:60], y[1:60])
+    assert set(model.predict(X)) == {"bark", "moss"}
+    save(model, tmp_path / "model")
+    model = load(tmp_path / "model").partial_fit(X[60:], y[60:])
+    np.testing.assert_allclose(model.totals_, [30, 30, 30])
+    whole = DivergenceMDM(divergence).fit(X, y)
+    assert (model.predict(X) == whole.predict(X)).mean() > 0.95
+    np.testing.assert_allclose(model.means_[2], whole.means_[2], rtol=1e-4)
+    if divergence != "airm":  # where running means are exact
+        np.testing.assert_allclose(model.means_, whole.means_, rtol=1e-6)
+
+
+def test_what_learns_from_classes_needs_all_of_them(data):
+    X, y = data
+    for model in (
+        DivergenceMDM("choose"),
+        DivergenceMDM(filtering=True),
+        DivergenceMDM(["airm", "burg"]),
+    ):
+        with pytest.raises(ValueError, match="y holds the one class"):
+            model.partial_fit(X[:1], y[:1], classes=["bark", "moss", "sand"])
+    with pytest.raises(ValueError, match=r"classes=\['bark'\] must hold >= 2 classes"):
+        DivergenceMDM().partial_fit(X[:1], y[:1], classes=["bark"])
+    with pytest.raises(ValueError, match=r"class bark must be one of .*\['moss', 'sand'\]"):
+        DivergenceMDM().partial_fit(X[y == "bark"], y[y == "bark"], classes=["moss", "sand"])
+
+
+def test_complex_matrices_of_a_single_class(data):
+    X, y = data
+    turned = X.astype(complex)
+    turned[:, 0, 1] += 0.1j
+    turned[:, 1, 0] -= 0.1j
+    first = y == "moss"
+    model = DivergenceMDM("burg").partial_fit(turned[first], y[first], classes=["bark", "moss"])
+    np.testing.assert_allclose(model.means_[1], turned[first].mean(axis=0))
+    assert model.predict(turned[:2]).tolist() == ["moss", "moss"]
+
+
 def test_unknown_classes_are_refused(data):
     X, y = data
     model = DivergenceMDM().fit(X, y)
@@ -95,7 +143,7 @@ def test_unknown_classes_are_refused(data):
     with pytest.raises(ValueError, match=message):
         model.partial_fit(X[:1], ["soil"])
     with pytest.raises(ValueError, match=message):
-        DivergenceMDM().partial_fit(X, y, classes=["bark", "moss", "sand", "soil"])
+        DivergenceMDM("choose").partial_fit(X, y, classes=["bark", "moss", "sand", "soil"])
     with pytest.raises(ValueError, match=r"matrices of size 3, but DivergenceMDM is expecting 4"):
         model.partial_fit(X[:, :3, :3], y)
     with pytest.raises(ValueError, match=r"forgetting='some' must be a number"):

@@ -217,4 +217,4 @@ def test_classes_too_small_for_a_map_or_for_folds(data):
     both = np.array(["bark"] * 5 + ["moss"] * 5 + ["sand"])
     assert fitted.map_training_data(X[:11], both).n_matrices == 10
     model = DivergenceKNN(1, "airm").fit(X[:11], single)
-    assert titles(classifier_page(model, X[:11], single)) == []
+    assert titles(classifier_page(model, X[:11], single)) == ["Which channels matter"]  # or why not

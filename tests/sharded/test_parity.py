@@ -251,7 +251,7 @@ BAD_NUMBERS = {
     "none": (None, "requires y to be passed, but the target y is None; pass one row per matrix$"),
     "one NaN": (changed(NUMBERS, 3, np.nan), WHERE + "Input y contains NaN"),
     "one infinite": (changed(NUMBERS, 3, np.inf), WHERE + "Input y contains infinity"),
-    "text": (NAMES, WHERE + "could not convert string to float"),
+    "text": (NAMES, WHERE + "y holds '.', must hold numbers for a regressor; pass these or use"),
     "three dimensions": (NUMBERS[:, None, None], WHERE + "Found array with dim 3"),
     "too few": (NUMBERS[:-1], "^y has 59 rows, but X has 60 matrices"),
 }

@@ -1,5 +1,7 @@
 """Classifiers of codes: a dictionary, a way to code by it, and a linear machine on the codes."""
 
+from __future__ import annotations
+
 import time
 import warnings
 from abc import ABC, abstractmethod

@@ -1,5 +1,7 @@
 """Coding in the feature space of a kernel: kSP_LE and kSP_JBLD (Harandi et al.), and kLLC."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from itertools import product
 

@@ -1,5 +1,7 @@
 """Log-Euclidean metric learning."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
 from typing import Annotated, Self

@@ -1,5 +1,7 @@
 """Support vector machines on logarithms of SPD matrices, and on vectors in general."""
 
+from __future__ import annotations
+
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable

@@ -11,6 +11,8 @@ is small, with :math:`X = L L^T`, :math:`L^{-1} M L^{-T} = Q e^t Q^T`. Its gradi
 where :math:`M \preceq X` (Cherian and Sra 2017); elsewhere points found are only stationary.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Annotated
 

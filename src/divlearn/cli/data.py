@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +18,15 @@ if TYPE_CHECKING:
 KEEP = "keep its groups together"  # in the same fold
 
 
-def data_files(path: Path, labels: str | None, groups: str | None = None) -> list[Named]:
+def data_files(
+    path: Path, labels: str | None, groups: str | None = None, channels: Path | None = None
+) -> list[Named]:
     """Files that a command reads, by the argument that names them."""
-    named = {"--labels": as_column(labels), "--groups": as_column(groups)}
+    named = {
+        "--labels": as_column(labels),
+        "--groups": as_column(groups),
+        "--channels": channels,
+    }
     return [("DATA", path), *((key, one) for key, one in named.items() if isinstance(one, Path))]
 
 
@@ -66,6 +73,19 @@ def read_data(
     if covariances is not None:
         out.dataset.series, out.dataset.descriptor = recordings, covariances
     return out.dataset
+
+
+def read_channels(path: Path | None, d: int) -> Labels | None:
+    """Read the names of the rows of matrices of size d."""
+    from divlearn.files.columns import read_column_file
+
+    if path is None:
+        return None
+    names = read_column_file(path, d, "channels", of="rows of a matrix").astype(str)
+    twice = [name for name, count in Counter(names.tolist()).items() if count > 1]
+    if twice:
+        raise ValueError(f"{path.name} has the channel {twice[0]} twice; give each its own name")
+    return names
 
 
 def _check_recordings(recordings: RealArray, path: Path) -> None:

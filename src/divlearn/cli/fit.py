@@ -38,6 +38,14 @@ Covariances = Annotated[
         f"covariances by {', '.join(_COVARIANCES)}.",
     ),
 ]
+Channels = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Names of the channels, one per line in the order of the rows of a matrix, for the "
+        "model and the report.",
+    ),
+]
 Checkpoint = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Keep completed stages in a file, for --resume."),
@@ -53,6 +61,7 @@ def fit(
     labels: options.LabelsKey = None,
     groups: options.Groups = None,
     covariances: Covariances = None,
+    channels: Channels = None,
     regularize: options.Regularize = "raise",
     seed: options.Seed = 0,
     engine: options.EngineName = "auto",
@@ -75,7 +84,8 @@ def fit(
 
     output = Path(f"{data.stem}.divlearn") if output is None else output
     writes = [("--output", output), ("--checkpoint", checkpoint)]
-    out = Output(as_json, report, reads=reading.data_files(data, labels, groups), writes=writes)
+    reads = reading.data_files(data, labels, groups, channels)
+    out = Output(as_json, report, reads=reads, writes=writes)
     _check_checkpoint(checkpoint, resume)
     describing = None if covariances is None else _make_covariances(covariances)
     classifier = _make(model, seed, engine).set_params(regularize=regularize)
@@ -86,11 +96,12 @@ def fit(
         out, data, matrices, labels, groups, regularize, purpose, describing
     )
     reading.require_labels(dataset, data)
+    names = reading.read_channels(channels, dataset.matrices.shape[-1])
     together = reading.keep_together(dataset, groups, out) if judges else None
     if groups is not None and not judges:
         out.say(f"{type(classifier).__name__} holds nothing out: --groups has no effect.")
     kept = {"groups": together} if holds_out and together is not None else {}
-    _fit(out, classifier, dataset, kept, checkpoint, output)
+    _fit(out, classifier, dataset, kept, names, checkpoint, output)
     _show(out, classifier, dataset, together, output)
 
 
@@ -99,6 +110,7 @@ def _fit(
     classifier: BaseEstimator,
     dataset: Dataset,
     kept: dict[str, Labels],
+    channels: Labels | None,
     checkpoint: Path | None,
     output: Path,
 ) -> None:
@@ -115,6 +127,8 @@ def _fit(
         checkpointed(classifier, data=lambda: out.digest, y=dataset.labels, **kept),
     ):
         classifier.fit(dataset.matrices, dataset.labels, **kept)
+        if channels is not None:
+            classifier.feature_names_in_ = channels
         if dataset.series is None:
             save(classifier, output)
         else:

@@ -1,5 +1,7 @@
 """Agreement of clusters with classes, and with clusters of other matrices, beyond chance."""
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Callable

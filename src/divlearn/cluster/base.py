@@ -1,5 +1,7 @@
 """Base of k-means estimators; starts and runs of k-means, also of vectors, and of mixtures."""
 
+from __future__ import annotations
+
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable

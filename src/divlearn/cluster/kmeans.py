@@ -1,5 +1,7 @@
 """k-means in an alpha-beta log-det divergence, given or learned, and in metrics of vectors."""
 
+from __future__ import annotations
+
 import warnings
 from abc import abstractmethod
 from functools import partial

@@ -1,5 +1,7 @@
 r"""Mixtures of the densities exp(-kappa D(X || C)) / Z, fitted by expectation maximisation."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -25,6 +25,7 @@ from divlearn.threads import check_jobs
 from divlearn.tolerances import LEARNING_ACCURACY
 
 Members = dict[str, BaseEstimator]
+MemberNames = Sequence[str | tuple[str, BaseEstimator]]  # names, or users' own with a name
 # From predictions of members, rows of matrices and their counts to weights of the members.
 FitWeights = Callable[[RealArray, Indices, RealArray], RealArray]
 _D = TypeVar("_D", bound=Folded)
@@ -53,7 +54,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
     _learned: ClassVar[type[BaseEstimator]]  # the member "iddl", after all others
     _wrapper: ClassVar[type[BaseEstimator]]  # of members that users pass
 
-    members: Sequence[str | tuple[str, BaseEstimator]]
+    members: MemberNames
     time_limit: float | None
     cv: Splitter
     random_state: RandomState

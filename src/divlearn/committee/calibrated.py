@@ -1,5 +1,7 @@
 """Any classifier of matrices as a member of the committee."""
 
+from __future__ import annotations
+
 import numpy as np
 from sklearn.base import BaseEstimator
 

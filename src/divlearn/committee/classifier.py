@@ -1,6 +1,8 @@
 """The classifier to reach for: several kinds, weighted by the likelihood of held-out labels."""
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Self
 
@@ -11,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import ClassWeight, RandomState
-from divlearn.committee.base import Committee
+from divlearn.committee.base import Committee, MemberNames
 from divlearn.committee.calibrated import CalibratedClassifier
 from divlearn.committee.weights import find_simple, fit_weights, floored
 from divlearn.engines import Engine
@@ -110,7 +112,7 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
 
     def __init__(
         self,
-        members: Sequence[str | tuple[str, BaseEstimator]] = MEMBERS,
+        members: MemberNames = MEMBERS,
         *,
         time_limit: float | None = None,
         cv: Splitter = 4,

@@ -1,6 +1,8 @@
 """The regressor to reach for: several kinds, weighted by the likelihood of held-out numbers."""
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Self
 
@@ -11,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import RandomState
-from divlearn.committee.base import Committee
+from divlearn.committee.base import Committee, MemberNames
 from divlearn.committee.cross_validated import CrossValidatedRegressor
 from divlearn.committee.weights import find_simple, fit_number_weights
 from divlearn.engines import Engine
@@ -94,7 +96,7 @@ class SPDRegressor(
 
     def __init__(
         self,
-        members: Sequence[str | tuple[str, BaseEstimator]] = REGRESSORS,
+        members: MemberNames = REGRESSORS,
         *,
         time_limit: float | None = None,
         cv: Splitter = 4,

@@ -1,5 +1,7 @@
 """What wrappers of a user's estimator share: it is fitted to parts of the data as it is."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any

@@ -1,5 +1,7 @@
 """One type for every data set: raw samples, their SPD matrices on demand, labels and splits."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -9,6 +9,8 @@ on the orthogonal matrices and, independently, t from
 The parabola :math:`V(t) = t^2 / 2\sigma^2` gives the Riemannian Gaussian.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 

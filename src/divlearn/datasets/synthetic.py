@@ -10,6 +10,8 @@ affine-invariant distance (0, 0) for the Riemannian Gaussian. In any direction t
 in the affine-invariant metric, and ``separation`` counts the distances of the centres in it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 
 import numpy as np

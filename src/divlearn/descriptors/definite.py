@@ -1,5 +1,7 @@
 """Matrices made positive definite: `Regularize`, and the repair that all descriptors share."""
 
+from __future__ import annotations
+
 import warnings
 from typing import Self
 

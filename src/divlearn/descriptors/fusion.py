@@ -1,5 +1,7 @@
 """Fusion of streams: several SPD matrices of one sample as the blocks of a single one."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Self
 

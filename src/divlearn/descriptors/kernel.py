@@ -1,5 +1,7 @@
 """Kernel descriptors: similarities of the tracks of a sequence, or of pixel features."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import numpy as np

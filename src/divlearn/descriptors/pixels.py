@@ -1,5 +1,7 @@
 """Images as descriptors take them, and features of their pixels: colours, slopes, Gabor filters."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -1,5 +1,7 @@
 """Regions of images to SPD matrices: covariances of pixel features."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self

@@ -1,5 +1,7 @@
 """Series as input, the base of their descriptors, and Gaussian embeddings of series."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Self

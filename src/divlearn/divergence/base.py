@@ -1,5 +1,7 @@
 """Divergences of SPD matrices: values, tables of pairs and a mean; and the alpha-beta family."""
 
+from __future__ import annotations
+
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace

@@ -1,5 +1,7 @@
 """Divergences outside the alpha-beta family: metrics of vectors, Wasserstein's, users' own."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -15,6 +17,7 @@ from divlearn.hermitian import from_real_form
 from divlearn.means import arithmetic_mean
 from divlearn.spd import check_spd
 
+Measure = Callable[[RealArray, RealArray], ArrayLike]  # of n matrices and one to n numbers
 _MAX_ITER = 500  # of the Wasserstein mean
 
 
@@ -178,7 +181,7 @@ class FunctionDivergence(Divergence):
            [2., 0.]])
     """
 
-    function: Callable[[RealArray, RealArray], ArrayLike]
+    function: Measure
 
     def _mean(self, X: Matrices, weight: ArrayLike | None, search: Search) -> RealArray:
         raise ValueError(
@@ -219,7 +222,7 @@ def squared_thompson(X: RealArray, Y: RealArray) -> RealArray:
 class _OfRealForm:
     """A function of complex matrices, whose real forms it is called with; doubled, see there."""
 
-    function: Callable[[RealArray, RealArray], ArrayLike]
+    function: Measure
 
     def __call__(self, X: RealArray, Y: RealArray) -> RealArray:
         return np.multiply(2, self.function(from_real_form(X), from_real_form(Y)))

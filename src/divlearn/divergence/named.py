@@ -1,5 +1,7 @@
 """Divergences by name, by point of the plane, and from functions of users."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Interface of all engines: one primitive and three operations, whose input is validated here."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

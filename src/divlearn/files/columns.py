@@ -200,15 +200,15 @@ def fits(variables: Column, sizes: Sequence[int]) -> bool:
     )
 
 
-def check_column(variables: Column, sizes: Sequence[int], what: str) -> None:
+def check_column(variables: Column, sizes: Sequence[int], what: str, of: str = "matrices") -> None:
     """Refuse arrays of other sizes or kinds; ``what`` is the argument that chooses them."""
-    for variable, n_matrices in _expected(variables, sizes):
+    for variable, length in _expected(variables, sizes):
         if variable.dtype.kind not in "biufSU":
             raise Refusal(f"{variable} must hold numbers or text; save {what} of these kinds")
-        if not _has_length(variable, n_matrices):
+        if not _has_length(variable, length):
             raise Refusal(
-                f"{variable} must have one {what.removesuffix('s')} for each of {n_matrices} "
-                f"matrices; save {what} of shape ({n_matrices},) or choose others with {what}="
+                f"{variable} must have one {what.removesuffix('s')} for each of {length} {of}; "
+                f"save {what} of shape ({length},) or choose others with {what}="
             )
 
 
@@ -250,21 +250,21 @@ def _as_numbers(values: np.ndarray, variable: Variable) -> Labels:
     return values.astype(np.int64 if whole else np.float64)
 
 
-def read_column_file(path: Path, n_matrices: int, what: str) -> Labels:
-    """Read a file with the label or group of each matrix; a .csv file may have a heading."""
+def read_column_file(path: Path, length: int, what: str, of: str = "matrices") -> Labels:
+    """Read a file with one entry, such as a label, for each matrix; a .csv may have a heading."""
     with open_regular(path, path.name) as file, explaining(path.name, LARGEST_FILE):
         size = os.fstat(file.fileno()).st_size
         if size > LARGEST_FILE:
             raise Refusal(f"it has {size} bytes, must have <= {LARGEST_FILE} to hold {what}")
         match path.suffix.lower():
             case ".npy" | ".npz" as ending:
-                return _read_array(file, size, ending, n_matrices, what)
+                return _read_array(file, size, ending, length, what, of)
             case ".csv" | ".txt" as ending:
-                return _read_lines(file, ending, n_matrices, what)
+                return _read_lines(file, ending, length, what, of)
         raise Refusal(f"its name must end in {', '.join(COLUMN_FILES)} to hold {what}")
 
 
-def _read_array(file: BinaryIO, size: int, ending: str, n_matrices: int, what: str) -> Labels:
+def _read_array(file: BinaryIO, size: int, ending: str, length: int, what: str, of: str) -> Labels:
     usual = LABEL_NAMES if what == "labels" else GROUP_NAMES
     with (open_npy if ending == ".npy" else open_npz)(file, size) as variables:
         chosen = tuple(one for one in variables if len(variables) == 1 or one.name in usual)
@@ -272,12 +272,12 @@ def _read_array(file: BinaryIO, size: int, ending: str, n_matrices: int, what: s
             found = ", ".join(map(str, variables)) or "no arrays"
             raise Refusal(f"it holds {found}, must hold one array; save {what} alone")
         chosen[0].require()
-        check_column(chosen, [n_matrices], what)
+        check_column(chosen, [length], what, of)
         check_limit(chosen[0].n_bytes, LARGEST_FILE, f"the entries of {chosen[0]}")
         return read_column(chosen, LARGEST_FILE)
 
 
-def _read_lines(file: BinaryIO, ending: str, n_matrices: int, what: str) -> Labels:
+def _read_lines(file: BinaryIO, ending: str, length: int, what: str, of: str) -> Labels:
     text = file.read().decode("utf-8-sig")
     entries = [line.strip() for line in text.splitlines()]
     if ending == ".csv":
@@ -286,11 +286,11 @@ def _read_lines(file: BinaryIO, ending: str, n_matrices: int, what: str) -> Labe
         if widest > 1:
             raise Refusal(f"it has {widest} columns, must have one; save the {what} alone")
         entries = [row[0].strip() for row in rows]
-        entries = entries[len(entries) == n_matrices + 1 :]  # without its heading
-    if len(entries) != n_matrices or not all(entries):
+        entries = entries[len(entries) == length + 1 :]  # without its heading
+    if len(entries) != length or not all(entries):
         n_entries = sum(map(bool, entries))
         raise Refusal(
             f"it has {n_entries} entries in {len(entries)} lines, must have one for each of "
-            f"{n_matrices} matrices; save {what} in the order of the matrices, one per line"
+            f"{length} {of}; save {what} in the order of the {of}, one per line"
         )
     return text_array(entries, LARGEST_FILE)

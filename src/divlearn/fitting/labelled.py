@@ -1,5 +1,7 @@
 """Matrices with labels or numbers, checked once, and mixins of estimators of SPD matrices."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -77,6 +79,7 @@ class MatricesMixin:
 
     shrinkage_: Shrinkage | None = None  # what `check_training` learned, for `check_new`
     hermitian_: bool = False  # whether it saw complex matrices, of which it knows the real form
+    feature_names_in_: Annotated[Labels, "d"]  # of channels; matrices have none, users set them
     _takes_complex = True
 
     @property
@@ -257,6 +260,7 @@ def check_training(
     dtype: Any = np.float64,
 ) -> RealArray:
     """Check matrices to learn from, and learn how to regularize these and those to predict."""
+    vars(estimator).pop("feature_names_in_", None)  # of channels of other matrices
     matrices, estimator.shrinkage_ = check_and_learn(
         real_training(estimator, X), estimator.regularize, sample_weight, ndim=3, dtype=dtype
     )

@@ -1,5 +1,7 @@
 """Progress of long work, reported to listeners, and printed if ``verbose``."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,5 +1,7 @@
 """Regressors of SPD matrices that choose their parameters on held-out data."""
 
+from __future__ import annotations
+
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Generic, Self, TypeVar

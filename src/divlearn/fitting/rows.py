@@ -1,5 +1,7 @@
 """SPD matrices as rows of numbers, for tools of scikit-learn that take 2-D data only."""
 
+from __future__ import annotations
+
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline, make_pipeline

@@ -32,11 +32,28 @@ def check_labels(y: ArrayLike | None, n_matrices: int, *, warn: bool = True) -> 
 
 def check_numbers(y: ArrayLike | None, n_matrices: int) -> RealArray:
     """Return numbers to predict, shape (n_matrices,) or (n_matrices, n_outputs)."""
-    numbers: RealArray = check_array(
-        require_targets(y), ensure_2d=False, dtype=np.float64, input_name="y"
-    )
+    given = require_targets(y)
+    try:
+        numbers: RealArray = check_array(given, ensure_2d=False, dtype=np.float64, input_name="y")
+    except ValueError as error:
+        if (text := _find_text(given)) is None:
+            raise
+        raise ValueError(
+            f"y holds {text!r}, must hold numbers for a regressor; pass these or use a classifier"
+        ) from error
     check_rows(numbers, n_matrices, "y")
     return numbers
+
+
+def _find_text(y: ArrayLike) -> str | None:
+    """Return the first text that is no number."""
+    for one in np.asarray(y, dtype=object).flat:
+        try:
+            float(one)
+        except (TypeError, ValueError):
+            if isinstance(one, str):
+                return str(one)
+    return None
 
 
 def check_rows(values: Sized, n_matrices: int, name: str) -> None:

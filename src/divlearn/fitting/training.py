@@ -1,5 +1,7 @@
 """Training on folds: fit candidates, choose one by held-out data, calibrate it, fit it again."""
 
+from __future__ import annotations
+
 from collections.abc import Hashable, Sequence
 from typing import Annotated, ClassVar, Generic, NamedTuple, Self, TypeVar
 

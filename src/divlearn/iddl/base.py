@@ -1,5 +1,7 @@
 """What IDDL estimators share: parameters, their checks, and how a fit is put together."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial

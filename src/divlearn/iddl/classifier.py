@@ -1,5 +1,7 @@
 """IDDL as a classifier."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import Annotated, Any, Self
 

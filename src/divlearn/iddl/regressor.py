@@ -1,5 +1,7 @@
 """IDDL as a regressor."""
 
+from __future__ import annotations
+
 from typing import Annotated, Self
 
 import numpy as np

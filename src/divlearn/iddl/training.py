@@ -1,5 +1,7 @@
 """One model: the atoms it starts from, how it is trained, and what it says of new matrices."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product

@@ -1,5 +1,7 @@
 """IDDL as an encoder: divergences to atoms."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, Self
 

@@ -1,5 +1,7 @@
 """Answers: a summary that notebooks show, and that of `which_divergence`."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,9 +1,11 @@
 """Importance of channels: the held-out accuracy that a classifier loses without them."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,7 +51,7 @@ class ChannelRow:
 
 @dataclass(frozen=True, eq=False)
 class ChannelImportance(Summarised):
-    """What `channel_importance` returns; `summary` says which channels matter.
+    r"""What `channel_importance` returns; `summary` says which channels matter.
 
     Attributes
     ----------
@@ -61,6 +63,25 @@ class ChannelImportance(Summarised):
     message : str, how many folds were completed.
     groups : ndarray of int, shape (n_matrices,), or None
         Only different groups are independent; standard errors and p-values account for it.
+
+    Notes
+    -----
+    With the channels S of a set and the others R, a covariance matrix consists of the covariance of
+    R, of the regression W of S on R, and of the covariance E of its residuals:
+
+    .. math:: X = \begin{pmatrix} C & C W^T \\ W C & W C W^T + E \end{pmatrix} , \qquad
+              C \succ 0 , \quad E \succ 0 .
+
+    C, W and E vary freely: every such triple is an SPD matrix, and every SPD matrix is one such
+    triple. "permute" gives each held-out matrix the pair (W, E) of another. All that the
+    other channels say, C, stays as it is, and the result is positive definite. Permuting rows and
+    columns themselves would not preserve this.
+
+    Both methods measure what channels add to the others. Two copies of one channel add nothing to
+    each other, so pass such channels as a set. A permuted matrix may be unusual if (W, E) depends
+    on C within a class, for instance through the amplitude of the trial. The model then loses
+    accuracy for that reason too, and "drop" is the fairer method. With "permute" every fold must
+    hold out several classes.
     """
 
     channels: dict[str, tuple[int, ...]]
@@ -136,7 +157,7 @@ def channel_importance(
     regularize: str | float = "raise",
     verbose: int = 0,
 ) -> ChannelImportance:
-    r"""Measure the held-out accuracy that a classifier of SPD matrices loses without channels.
+    """Measure the held-out accuracy that a classifier of SPD matrices loses without channels.
 
     Parameters
     ----------
@@ -147,8 +168,8 @@ def channel_importance(
         default each channel alone, named by its number.
     method : {"permute", "drop"}, default="permute"
         "permute" fits once per fold, and permutes what is peculiar to the channels among held-out
-        matrices; see Notes. "drop" fits a model for every set, to matrices without its rows and
-        columns.
+        matrices; see `ChannelImportance`. "drop" fits a model for every set, to matrices without
+        its rows and columns.
     n_repeats : int, default=5, number of permutations.
     cv, groups, random_state, regularize, verbose : as in `evaluate`
 
@@ -156,25 +177,6 @@ def channel_importance(
     -------
     ChannelImportance
         After an interrupt, of the folds completed. KeyboardInterrupt is raised if there are none.
-
-    Notes
-    -----
-    With the channels S of a set and the others R, a covariance matrix consists of the covariance of
-    R, of the regression W of S on R, and of the covariance E of its residuals:
-
-    .. math:: X = \begin{pmatrix} C & C W^T \\ W C & W C W^T + E \end{pmatrix} , \qquad
-              C \succ 0 , \quad E \succ 0 .
-
-    C, W and E vary freely: every such triple is an SPD matrix, and every SPD matrix is one such
-    triple. "permute" gives each held-out matrix the pair (W, E) of another. All that the
-    other channels say, C, stays as it is, and the result is positive definite. Permuting rows and
-    columns themselves would not preserve this.
-
-    Both methods measure what channels add to the others. Two copies of one channel add nothing to
-    each other, so pass such channels as a set. A permuted matrix may be unusual if (W, E) depends
-    on C within a class, for instance through the amplitude of the trial. The model then loses
-    accuracy for that reason too, and "drop" is the fairer method. With "permute" every fold must
-    hold out several classes.
 
     Examples
     --------
@@ -187,6 +189,35 @@ def channel_importance(
     >>> [row.name for row in found.table() if row.p_value < 0.05]
     ['C3']
     """
+    problem = _check(X, y, channels, groups, method, n_repeats, cv, random_state, regularize)
+    with user_call(), narrated("channel_importance", verbose):
+        return _measure(estimator, problem)
+
+
+class _Problem(NamedTuple):
+    """Checked arguments of `channel_importance`."""
+
+    data: Labelled
+    sets: dict[str, tuple[int, ...]]
+    rows: list[tuple[int, ...]]  # of matrices, for each set
+    folds: list[Fold]
+    method: Literal["permute", "drop"]
+    n_repeats: int
+    rng: np.random.RandomState
+    regularize: str | float
+
+
+def _check(
+    X: ArrayLike,
+    y: ArrayLike,
+    channels: Channels | None,
+    groups: ArrayLike | None,
+    method: Literal["permute", "drop"],
+    n_repeats: int,
+    cv: Splitter,
+    random_state: RandomState,
+    regularize: str | float,
+) -> _Problem:
     width = 2 if is_complex(X) else 1  # rows of a channel
     X = real_form(X)
     check_spd(X, regularize=regularize, ndim=3)  # which every fold learns from its training part
@@ -202,23 +233,34 @@ def channel_importance(
     folds = data.folds(cv, rng)
     if method == "permute":
         _check_folds(folds, data)
+    return _Problem(data, sets, rows, folds, method, n_repeats, rng, regularize)
+
+
+def _measure(estimator: BaseEstimator, problem: _Problem) -> ChannelImportance:
+    data, folds = problem.data, problem.folds
     done: list[tuple[Indices, RealArray]] = []
-    with user_call(), narrated("channel_importance", verbose), stoppable(lambda: done):
+    with stoppable(lambda: done):
         for fold in track(folds, "folds"):
-            judged = _Judge(estimator, data, regularize, fold)
+            judged = _Judge(estimator, data, problem.regularize, fold)
             right = [judged.whole()]
-            for chosen in track(rows, "sets of channels"):
-                if method == "drop":
+            for chosen in track(problem.rows, "sets of channels"):
+                if problem.method == "drop":
                     right.append(judged.drop(chosen))
                 else:
-                    right.append(judged.permute(chosen, n_repeats, rng))
+                    right.append(judged.permute(chosen, problem.n_repeats, problem.rng))
             if is_interrupted():  # comparing with an unfinished fit would be unfair
                 raise KeyboardInterrupt
             done.append((fold[1], np.stack(right)))
-    return _gather(done, sets, method, data, say_how_many(len(done), len(folds), "folds completed"))
+    message = say_how_many(len(done), len(folds), "folds completed")
+    return _gather(done, problem.sets, problem.method, data, message)
 
 
 def _check_channels(channels: Channels | None, d: int) -> dict[str, tuple[int, ...]]:
+    if d < 2:
+        raise ValueError(
+            f"X has matrices of size {d}, must have >= 2 channels, so that some are left without "
+            "one; pass matrices of more channels"
+        )
     if channels is None:
         channels = [str(channel) for channel in range(d)]
     if not isinstance(channels, Mapping):

@@ -1,5 +1,7 @@
 """Diagnosis of matrices and labels: every problem at once, and what to do about it."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Cross-validation of several classifiers on the same folds, with paired differences."""
 
+from __future__ import annotations
+
 import math
 import time
 from collections.abc import Mapping

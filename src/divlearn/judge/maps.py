@@ -1,5 +1,7 @@
 """Maps of the (alpha, beta) plane: accuracy of the nearest neighbour at every point of a grid."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

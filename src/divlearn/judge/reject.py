@@ -1,5 +1,7 @@
 """Reject option: no class where the most probable one is not probable enough."""
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
@@ -52,12 +54,18 @@ def predict_or_reject(
             f"{type(classifier).__name__} must have predict_proba; wrap it in CalibratedClassifier"
         )
     probabilities, classes = classifier.predict_proba(X), classifier.classes_
+    answers: Labels = classes[probabilities.argmax(axis=1)]
+    return np.where(probabilities.max(axis=1) >= bound, *_beside_classes(answers, classes, unsure))
+
+
+def _beside_classes(
+    answers: Labels, classes: Labels, unsure: str | float | None
+) -> tuple[Labels, str | float]:
+    """Return answers of a type that can hold ``unsure``, and the latter."""
     text = all(isinstance(name, str) for name in classes.tolist())
     if unsure is None:
         unsure = "unsure" if text else np.nan
     if unsure in classes.tolist():
         raise ValueError(f"unsure={unsure!r} must not be one of the classes; pass another value")
-    answers: Labels = classes[probabilities.argmax(axis=1)]
-    if isinstance(unsure, str) != text:  # NumPy would make strings of numbers
-        answers = answers.astype(object)
-    return np.where(probabilities.max(axis=1) >= bound, answers, unsure)
+    # NumPy would make strings of numbers.
+    return answers if isinstance(unsure, str) == text else answers.astype(object), unsure

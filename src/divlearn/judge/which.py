@@ -1,5 +1,7 @@
 """The divergence to use: by held-out accuracy with labels, by likelihood without."""
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

@@ -4,6 +4,8 @@ The notes of `DivergenceKernelClassifier` have the formulas of scores of classes
 sharpness A, the nearer is the loss of a class to a count of its lost decisions.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from itertools import product
 from numbers import Real
@@ -235,9 +237,13 @@ class DivergenceKernelClassifier(MachineClassifier):
         some = shared_columns(training)
         known = shared_tables(training, points, some)
         copies, weights = tables.find_copies(data.matrices[some]), data.weights[some]
+        words = {}
+        if len(some) < len(data.codes):
+            words["of"] = f"the set of landmarks, drawn from {len(data.codes)} matrices,"
+            words["fix"] = "leave out copies of matrices, or shuffle them"
         units = {
             (("alpha", alpha), ("beta", beta)): tables.median_scale(
-                to_host(table[some]), copies, weights
+                to_host(table[some]), copies, weights, **words
             )
             for (alpha, beta), table in known.items()
         }

@@ -1,5 +1,7 @@
 """The kernel exp(-s D) of a divergence: a transformer, a function, and a covariance function."""
 
+from __future__ import annotations
+
 import math
 from typing import Annotated, Any, Self
 

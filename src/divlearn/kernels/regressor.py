@@ -1,5 +1,7 @@
 """Kernel ridge regression whose divergence, scale and penalty are chosen by cross-validation."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import product

@@ -83,11 +83,12 @@ def make_tables(
     n_matrices, n_points = len(matrices), len(points)
     needed = 8 * n_matrices * (n_matrices if landmarks is None else len(landmarks)) * n_points
     if needed > _LARGEST_TABLE:
+        share = _LARGEST_TABLE / needed
+        most = int(n_matrices * (share if landmarks is not None else np.sqrt(share)))
         raise ValueError(
             f"n_matrices={n_matrices} with {n_points} divergences (alpha, beta) need "
             f"{needed / 2**30:.1f} GiB for tables of pairs, but must need <= "
-            f"{_LARGEST_TABLE / 2**30:g} GiB; fit on a random subset, or pass fewer alphas and "
-            "betas"
+            f"{_LARGEST_TABLE / 2**30:g} GiB; fit to a random subset of at most {most} matrices"
         )
     if landmarks is None:
         found = tables.square_tables(engine, matrices, points)

@@ -123,6 +123,7 @@ def median_scale(
     copies: Indices,
     weights: RealArray | None = None,
     *,
+    of: str = "X",
     fix: str = "pass other matrices",
 ) -> float:
     """One over the median divergence of all pairs of matrices that differ."""
@@ -133,7 +134,7 @@ def median_scale(
     if not differ.any():
         equal = "" if n == 1 else ", all equal"
         raise ValueError(
-            f"the median divergence needs at least two matrices that differ, but X has "
+            f"the median divergence needs at least two matrices that differ, but {of} has "
             f"n_samples={n}{equal}; {fix}"
         )
     values = divergences[differ].astype(np.float64, copy=False)

@@ -1,5 +1,7 @@
 r"""Fits and samples of the density :math:`\exp(-\kappa D^{(\alpha,\beta)}(X \,\|\, C)) / Z`."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from typing import Any
 

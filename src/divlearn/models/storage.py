@@ -8,6 +8,8 @@ Transformers of recordings, shape (n_channels, n_times), accept square matrices 
 `Recordings` stands in front of pipelines of them, and refuses covariances.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os

@@ -1,8 +1,9 @@
 """Minimum distance to mean, in any divergence of SPD matrices whose means are unique."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from numbers import Real
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -13,20 +14,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Labels, RealArray
 from divlearn.checks import ClassWeight, RandomState
-from divlearn.divergence import ABDivergence, Divergence, DivergenceLike, get_divergence
-from divlearn.engines import Engine, Prepared, get_engine
+from divlearn.divergence import Divergence, DivergenceLike
+from divlearn.engines import Engine, get_engine
 from divlearn.fitting import labelled
-from divlearn.fitting.calibration import fit_temperature
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import Labelled, check_labelled, check_new
-from divlearn.fitting.targets import check_labels
+from divlearn.fitting.targets import check_labels, find_classes
 from divlearn.fitting.training import Training
 from divlearn.geometry import geodesic
-from divlearn.hermitian import is_complex, real_form
+from divlearn.hermitian import real_form
 from divlearn.nearest import neighbors
 from divlearn.nearest.class_means import Filter, average, class_means, learn_filter, recentering
+from divlearn.nearest.fields import balance, is_sequence, known_field, measure_field
 from divlearn.nearest.online import check_forgetting, continue_means, fade, find_codes
-from divlearn.nearest.search import CANDIDATES, choose_divergence, find_slope, typical
+from divlearn.nearest.search import CANDIDATES, choose_divergence, find_slope
 from divlearn.weights import normalize_weights
 
 _ROUGH_ACCURACY = 1e-3  # candidates differ by more than digits of the smallest eigenvalues
@@ -74,7 +75,8 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         For a sequence, (n_divergences, n_classes, d, d). ``covmeans_`` is pyRiemann's name for it.
     divergence_ : Divergence, the one given or chosen; a list of them for a sequence.
     weights_ : ndarray, shape (n_divergences,), of the divergences of a sequence; else [1].
-    totals_ : ndarray, shape (n_classes,), weights of the classes, less what was forgotten.
+    totals_ : ndarray, shape (n_classes,), weights of the classes, less what was forgotten; zero for
+        classes that `partial_fit` has not seen yet, which have no mean.
     scale_ : float
         Factor of divergences in `predict_proba`: 1, or for "choose" that of the lowest held-out
         log-loss.
@@ -115,7 +117,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
     means_: Annotated[RealArray, "... n_classes d d"]
     scale_: float
     weights_: Annotated[RealArray, "n_divergences"]
-    totals_: Annotated[RealArray, "n_classes"]
+    totals_: Annotated[RealArray, "n_classes"] = np.ones(1)  # files of version 0.2 have none
     cv_results_: dict[str, Any]
     oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
     _optimistic_proba: Annotated[RealArray, "n_matrices n_classes"]
@@ -151,20 +153,19 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         X has the shape (n_matrices, d, d); y, sample_weight and groups have (n_matrices,). Weights
         apply to the means and to the choice of the divergence. Inner folds keep groups together.
         """
-        chosen = isinstance(self.divergence, str) and self.divergence == "choose"
-        several = _is_sequence(self.divergence)
-        if not chosen:
-            self._field = _known_field(self.divergence if several else [self.divergence])
+        several = is_sequence(self.divergence)
+        if not self._chooses:
+            self._field = known_field(self.divergence if several else [self.divergence])
         engine = get_engine(labelled.engine_of(self))
         data = check_labelled(self, X, y, sample_weight, self.class_weight, groups)
-        if chosen:
+        if self._chooses:
             return self.fit_training(Training(data, data.folds(self.cv, self.random_state), engine))
         self.scale_, self.weights_ = 1.0, np.ones(1)
         data = self._learn_filter(data, engine)
         found = np.stack([class_means(data, one, engine) for one in self._field])
         means = self._as_given(found)
         if len(means) > 1:
-            self.weights_ = _balance(data, self._field, means, engine)
+            self.weights_ = balance(data, self._field, means, engine)
         self.means_ = means if several else means[0]
         self.totals_ = np.bincount(data.codes, data.weights).astype(float)
         return self
@@ -185,15 +186,20 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         mean is that of the old mean and the new matrices, as in `Recenter.partial_fit`: exact for
         "burg", "reverse-burg" and metrics that embed matrices, such as "log-euclidean"; in "airm"
         the mean moves along the geodesic to each matrix. Filter, weights, scale and a chosen
-        divergence stay as they are. The first call is `fit`, and needs matrices of all classes;
-        ``classes`` says which these are, and is checked only.
+        divergence stay as they are.
+
+        The first call is `fit`, and needs matrices of all classes. If it names ``classes``, it may
+        have matrices of some of them; `predict` then knows only the classes seen so far. "choose",
+        a filter and several divergences are learned from classes, so they need all of them.
         """
         forgetting = check_forgetting(forgetting)
-        if not hasattr(self, "means_"):
+        started, learns = hasattr(self, "means_"), self._chooses or self.filtering
+        if not started and (classes is None or learns or is_sequence(self.divergence)):
             self.fit(X, y)
             find_codes(self.classes_ if classes is None else np.asarray(classes), self.classes_)
             return self
-        matrices, engine = check_new(self, X), get_engine(labelled.engine_of(self))
+        matrices = check_new(self, X) if started else self._start(X, classes)
+        engine = get_engine(labelled.engine_of(self))
         codes = find_codes(check_labels(y, len(matrices)), self.classes_)
         if self._filter is not None:
             matrices = self._filter.apply(matrices)
@@ -209,6 +215,22 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         self.means_ = found.reshape(self.means_.shape)
         self.totals_ = moved[0][1]
         return self
+
+    def _start(self, X: ArrayLike, classes: ArrayLike | None) -> RealArray:
+        """Begin with classes that have no means yet, and return checked matrices."""
+        self._field, self._filter = known_field([self.divergence]), None
+        matrices = labelled.check_training(self, X)
+        self.classes_ = find_classes(check_labels(classes, len(np.asarray(classes))))
+        n_classes, self.n_features_in_ = len(self.classes_), matrices.shape[-1]
+        if n_classes < 2:
+            raise ValueError(f"classes={self.classes_.tolist()} must hold >= 2 classes; name all")
+        self.scale_, self.weights_, self.totals_ = 1.0, np.ones(1), np.zeros(n_classes)
+        self.means_ = self._as_given(np.tile(np.eye(self.n_features_in_), (n_classes, 1, 1)))
+        return matrices
+
+    @property
+    def _chooses(self) -> bool:
+        return isinstance(self.divergence, str) and self.divergence == "choose"
 
     def _learn_filter(self, data: Labelled, engine: Engine) -> Labelled:
         """Learn the filter, if there is to be one, and return filtered data."""
@@ -265,7 +287,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         """Distances of matrices to the means, shape (n_matrices, n_classes).
 
         Distances are square roots if the divergence is the square of a distance, as "airm" and
-        "stein" are; otherwise they are divergences.
+        "stein" are; otherwise they are divergences. They are infinite for classes without a mean.
         """
         distances = self._distances(X)
         squares = all(one.squared_distance for one in self._field)
@@ -291,9 +313,11 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         found = []
         for matrices in neighbors.blocks(checked, means[..., 0, 0].size):
             kept = matrices if self._filter is None else self._filter.apply(matrices)
-            tables = _measure(kept, self._field, means, engine)
+            tables = measure_field(kept, self._field, means, engine)
             found.append(np.einsum("f,fik->ik", self.weights_, tables))
-        return np.concatenate(found)
+        distances = np.concatenate(found)
+        distances[:, np.flatnonzero(self.totals_ == 0)] = np.inf  # of classes without a mean yet
+        return distances
 
     def get_feature_names_out(self, input_features: object = None) -> Labels:
         """Names of the columns of `transform`: "divergencemdm_" and the name of the class."""
@@ -304,50 +328,3 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
 
 def _normalize(weights: RealArray) -> RealArray:
     return weights / weights.sum(axis=1, keepdims=True)
-
-
-def _is_sequence(divergence: Any) -> bool:
-    """Tell several divergences from one, such as a pair of numbers."""
-    listed = isinstance(divergence, list | tuple | np.ndarray)
-    return listed and not (len(divergence) and all(isinstance(one, Real) for one in divergence))
-
-
-def _known_field(divergences: Any) -> list[Divergence]:
-    field = [get_divergence(one) for one in divergences]
-    points = [_without_scale(one) for one in field]
-    twice = [one for one, at in zip(divergences, points, strict=True) if points.count(at) > 1]
-    if twice or not field:
-        raise ValueError(
-            f"divergence={divergences!r} must hold one divergence, or several that differ by more "
-            f"than a factor; {f'leave out all but one of {twice}' if twice else 'name one'}"
-        )
-    return field
-
-
-def _without_scale(divergence: Divergence) -> Any:
-    if isinstance(divergence, ABDivergence):
-        return divergence.alpha, divergence.beta, divergence.symmetrized
-    return divergence
-
-
-def _measure(
-    matrices: RealArray, field: list[Divergence], means: RealArray, engine: Engine
-) -> RealArray:
-    """Divergences (n_divergences, n_matrices, n_classes) in their usual form."""
-    prepared = engine.prepare(Prepared.checked(matrices))
-    # Complex means are given their real form with each table, which halves the divergences.
-    known = means if is_complex(means) else map(Prepared.checked, means)
-    pairs = zip(field, known, strict=True)
-    return np.stack([one.pairwise(prepared, some, engine=engine) for one, some in pairs])
-
-
-def _balance(
-    data: Labelled, field: list[Divergence], means: RealArray, engine: Engine
-) -> RealArray:
-    """Weights of divergences, each as if it were alone, so that none outweighs the others."""
-    scales = []
-    for table in _measure(data.matrices, field, means, engine):
-        unit = typical(table)
-        shares = data.weights / data.weights.sum()
-        scales.append(1 / (unit * fit_temperature(-table / unit, data.codes, shares)[0]))
-    return np.array(scales) / len(field)

@@ -1,5 +1,7 @@
 """Nearest neighbours of SPD matrices, in one divergence or in the one that predicts best."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Annotated, Self

@@ -26,8 +26,8 @@ def find_codes(labels: Labels, classes: Labels) -> Indices:
     unknown = labels[~np.isin(labels, classes)]
     if len(unknown):
         raise ValueError(
-            f"class {unknown[0]!s} must be one of those of the first fit, {classes.tolist()}; pass "
-            "matrices of every class there"
+            f"class {unknown[0]!s} must be one of those of the first fit, {classes.tolist()}; name "
+            "all in classes of the first call"
         )
     return np.searchsorted(classes, labels)
 
@@ -52,19 +52,20 @@ def continue_means(
 
     The result is the mean of the old mean and the new matrices, and the sum of their weights. If
     means are averages of vectors, it is the mean of all matrices so far; in AIRM a single matrix
-    moves the mean along the geodesic.
+    moves the mean along the geodesic. A mean of weight zero is none yet.
     """
     (means, totals), (matrices, weights, codes) = before, new
     means = means.copy()
     for code in np.unique(codes):  # the others stay as they are, to the last bit
-        rows, start = np.flatnonzero(codes == code), means[code][None]
+        rows = np.flatnonzero(codes == code)
+        old = [code] if totals[code] > 0 else []
         means[code] = find_means(
-            np.concatenate([start, matrices[rows]]),
-            np.zeros(len(rows) + 1, np.intp),
-            np.append(totals[code], weights[rows]),
+            np.concatenate([means[old], matrices[rows]]),
+            np.zeros(len(old) + len(rows), np.intp),
+            np.append(totals[old], weights[rows]),
             divergence,
             engine,
             [names[code]],
-            start,
+            means[old] if old else None,
         )[0]
     return means, totals + np.bincount(codes, weights, len(totals))

@@ -1,5 +1,7 @@
 """Nearest neighbours of SPD matrices that predict numbers."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from itertools import product
 from typing import Annotated

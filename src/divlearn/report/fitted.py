@@ -1,5 +1,7 @@
 """Pages of fitted estimators: classifiers with held-out accuracies, and clusters."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 
@@ -20,6 +22,7 @@ from divlearn.judge.evaluation import (
 )
 from divlearn.judge.maps import PlaneMap, plane_map
 from divlearn.judge.significance import SIGNIFICANT
+from divlearn.report.channels import channel_sections
 from divlearn.report.figures import confusion_section, curves_section, matrices_section
 from divlearn.report.page import Page
 from divlearn.report.planes import map_section, plane_section
@@ -45,6 +48,10 @@ def classifier_page(
     X : ndarray, shape (n_matrices, d, d), training data.
     y : ndarray, shape (n_matrices,)
     groups : ndarray, shape (n_matrices,), optional, matrices that its folds kept together.
+
+    Notes
+    -----
+    Names of channels are those in ``model.feature_names_in_``, if it is set.
 
     Examples
     --------
@@ -78,10 +85,16 @@ def classifier_page(
     if found is not None:
         section = compare_with_baselines(found, X, y, groups)
         sections += [section] if section is not None else []
+    sections += channel_sections(X, y, groups, _channel_names(model))
     if hasattr(model, "message_"):
         sections.append(text_section("How the fit ended", f"{model.message_}."))
     detail = f"It was fitted to {len(X)} matrices of size {X.shape[-1]}."
     return Page("Fitted classifier", sentence, sections, detail=detail)
+
+
+def _channel_names(model: BaseEstimator) -> list[str] | None:
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
 
 
 def _say_accuracy(found: Evaluation) -> str:

@@ -1,5 +1,7 @@
 """Open data as shards: arrays, files, Dask arrays or iterators, here or on workers."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """Classifiers of tangent vectors of SPD matrices."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from threading import Lock

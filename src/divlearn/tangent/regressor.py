@@ -1,5 +1,7 @@
 """Ridge regression on tangent vectors of SPD matrices."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Annotated
 

@@ -1,23 +1,25 @@
-"""Transfer between subjects, sessions and devices: re-centring of groups of SPD matrices."""
+"""Re-centring: the mean of every group of SPD matrices becomes the identity."""
 
-from typing import Annotated, Self
+from __future__ import annotations
+
+from copy import copy
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.descriptors.definite import MatrixTransformer
-from divlearn.divergence import DivergenceLike, get_divergence
+from divlearn.divergence import Divergence, DivergenceLike, get_divergence
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import check_groups, count_groups
-from divlearn.fitting.labelled import check_new, check_training, fit_method, takes_metric
+from divlearn.fitting.labelled import check_new, check_training, fit_method, label, takes_metric
 from divlearn.fitting.targets import check_rows
 from divlearn.geometry import geodesic, invsqrtm
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.nearest.class_means import find_means
 from divlearn.nearest.online import check_forgetting, continue_means, fade
-
-__all__ = ["Recenter"]
+from divlearn.transfer.choice import choose_alignment
 
 _ALL = np.array([None])  # name of the group of all matrices
 _EQUAL = 1e-10  # dispersion of matrices that differ by the accuracy of their mean only
@@ -34,17 +36,19 @@ class Recenter(MatrixTransformer):
               X \mapsto \bigl( M_g^{-1/2} X M_g^{-1/2} \bigr)^{1 / \sigma_g} .
 
     This removes a shift :math:`X \mapsto A X A^T` between groups up to a rotation. It uses no
-    labels, and assumes that classes are about equally frequent in every group.
+    labels, and assumes that classes are about equally frequent in every group. "choose" learns from
+    labels and groups in `fit` whether it helps, and leaves matrices as they are if it does not.
 
     Parameters
     ----------
     divergence : str, pair (alpha, beta), dict or Divergence, default="airm"
-        D, any value that `DivergenceMDM` takes but "choose"; ``metric`` is an alias. The mean in D
-        of every training group becomes the identity, outside the alpha-beta family only
-        approximately.
+        D, any value that `DivergenceMDM` takes; ``metric`` is an alias. The mean in D of every
+        training group becomes the identity, outside the alpha-beta family only approximately.
+        "choose" learns by held-out groups whether to leave matrices as they are, to re-centre them
+        in "airm", or to stretch them as well; see Notes.
     stretch : bool, default=False
         Whether to scale dispersions to one as well: :math:`\sigma_g^2` is the mean squared
-        affine-invariant distance of the matrices of a group to its mean.
+        affine-invariant distance of the matrices of a group to its mean. "choose" ignores it.
     engine : str or Engine, default="auto"
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
@@ -54,6 +58,9 @@ class Recenter(MatrixTransformer):
         `partial_fit` appends others, None for matrices without groups.
     means_ : ndarray, shape (n_groups, d, d), a single one without groups.
     dispersions_ : ndarray, shape (n_groups,), the squares of sigma, with ``stretch``.
+    chosen_ : {"none", "center", "stretch"}, only with "choose".
+    cv_results_ : dict of arrays, only with "choose"
+        "alignment", its held-out "log_loss", its "gain" over "none" and "standard_error" of that.
     totals_ : ndarray, shape (n_groups,), number of matrices, less those that were forgotten.
     mean_ : ndarray, shape (d, d), the mean of ``means_`` in `fit`.
     n_features_in_ : int, size of the matrices.
@@ -76,6 +83,12 @@ class Recenter(MatrixTransformer):
     Without groups, all matrices of a call are one group, which is new in `transform` unless
     `partial_fit` continues it. With
     ``sklearn.set_config(enable_metadata_routing=True)``, pipelines pass on ``groups``.
+
+    For "choose", at most 10 folds hold out whole groups, which are aligned as new groups are in
+    `transform`. Linear discriminants in the tangent space predict their classes. An alignment is
+    chosen over a simpler one if it lowers the log-loss by more than one standard error of the
+    paired difference over groups. A rotation of class means, as pyRiemann's TLRotate has it, is not
+    among the candidates, since it needs labels of new groups.
 
     Examples
     --------
@@ -101,6 +114,8 @@ class Recenter(MatrixTransformer):
     dispersions_: Annotated[RealArray, "n_groups"]
     totals_: Annotated[RealArray, "n_groups"]
     mean_: Annotated[RealArray, "d d"]
+    chosen_: str
+    cv_results_: dict[str, Any]
 
     def __init__(
         self,
@@ -119,8 +134,9 @@ class Recenter(MatrixTransformer):
     ) -> Self:
         """Find the means of the groups.
 
-        X has the shape (n_matrices, d, d), y and groups (n_matrices,). Labels y serve only to
-        raise an error if every group has a single class: re-centring would remove the classes.
+        X has the shape (n_matrices, d, d), y and groups (n_matrices,). "choose" needs all three.
+        Otherwise labels y serve only to raise an error if every group has a single class:
+        re-centring would remove the classes.
         """
         self.fit_transform(X, y, groups)
         return self
@@ -131,19 +147,70 @@ class Recenter(MatrixTransformer):
     ) -> RealArray:
         """Fit, and re-centre the same matrices; see `fit` and `transform`."""
         matrices = check_training(self, X, dtype=None)
-        names, codes = _find_groups(groups, len(matrices))
-        _check_groups(names, codes, y)
         self.n_features_in_ = matrices.shape[-1]
+        if self._chooses:
+            self._choose(matrices, y, groups)
+        else:
+            _check_classes(y, groups, len(matrices))
+        return self._as_given(self._learn(matrices, groups))
+
+    @property
+    def _chooses(self) -> bool:
+        return isinstance(self.divergence, str) and self.divergence == "choose"
+
+    @property
+    def _alignment(self) -> str:
+        """What is done to matrices: "none", "center" or "stretch"."""
+        if self._chooses:
+            return self.chosen_
+        return "stretch" if self.stretch else "center"
+
+    def _choose(self, matrices: RealArray, y: ArrayLike | None, groups: ArrayLike | None) -> None:
+        """Choose an alignment; means of groups are found once, as they do not depend on others."""
+        names, codes = _find_groups(groups, len(matrices))
+        if len(names) < 2:
+            raise ValueError(
+                f'divergence="choose" got {0 if groups is None else 1} groups, must have >= 2 to '
+                "hold one out; pass groups of several subjects or sessions, or name a divergence"
+            )
+        data = label(matrices, y, np.ones(len(matrices)), None, groups)
+        everything = Recenter(stretch=True, engine=self.engine)
+        everything._learn(matrices, groups)
+
+        def align(alignment: str, train: Indices) -> RealArray:
+            known = everything._only(np.unique(codes[train]))
+            if alignment == "none":
+                return log_vectors(matrices, invsqrtm(known.mean_))
+            known.stretch = alignment == "stretch"
+            return log_vectors(known._move(matrices, groups))
+
+        self.chosen_, self.cv_results_ = choose_alignment(data, align)
+
+    def _only(self, places: Indices) -> Self:
+        """Copy that knows some of the groups, as if it were fitted to these alone."""
+        model = copy(self)
+        model.groups_, model.totals_ = self.groups_[places], self.totals_[places]
+        model.means_, model.dispersions_ = self.means_[places], self.dispersions_[places]
+        model.mean_ = model._find_means(model.means_, np.zeros(len(places), np.intp), _ALL)[0]
+        return model
+
+    def _learn(self, matrices: RealArray, groups: ArrayLike | None) -> RealArray:
+        """Find means and dispersions of the groups of matrices that were checked; align these."""
+        names, codes = _find_groups(groups, len(matrices))
+        _check_sizes(names, codes)
+        self.__dict__.pop("dispersions_", None)  # of a fit that stretched
         self.groups_ = names[:0] if groups is None else names
         self.totals_ = np.bincount(codes).astype(float)
         self.means_ = self._find_means(matrices, codes, names)
         self.mean_ = self._find_means(self.means_, np.zeros(len(names), np.intp), _ALL)[0]
-        centered = _center(matrices, codes, self.means_)
-        if self.stretch:
-            vectors = log_vectors(centered)
+        if self._alignment == "none":
+            return matrices
+        aligned = _center(matrices, codes, self.means_)
+        if self._alignment == "stretch":
+            vectors = log_vectors(aligned)
             self.dispersions_ = _find_dispersions(vectors, codes)
-            centered = _stretch(vectors, codes, self.dispersions_)
-        return self._as_given(centered.astype(matrices.dtype, copy=False))
+            aligned = _stretch(vectors, codes, self.dispersions_)
+        return aligned.astype(matrices.dtype, copy=False)
 
     @fit_method
     def partial_fit(
@@ -176,11 +243,11 @@ class Recenter(MatrixTransformer):
         self.means_, self.totals_ = continue_means(
             (self.means_, before),
             (matrices, weights, codes),
-            get_divergence(self.divergence),
+            self._known_divergence,
             get_engine(self.engine),
             [_describe(name) for name in self.groups_],
         )
-        if self.stretch:
+        if self._alignment == "stretch":
             vectors = log_vectors(_center(matrices, codes, self.means_))
             sums = np.bincount(codes, weights * (vectors**2).sum(axis=1), len(before))
             self.dispersions_ = (before * self.dispersions_ + sums) / self.totals_
@@ -195,7 +262,7 @@ class Recenter(MatrixTransformer):
             starts = np.repeat(self.mean_[None], len(new), axis=0)
             self.means_ = np.concatenate([self.means_[:n_known], starts])
             self.totals_ = np.append(self.totals_[:n_known], np.ones(len(new)))
-        if new and self.stretch:
+        if new and self._alignment == "stretch":
             average = np.full(len(new), self.dispersions_.mean())
             self.dispersions_ = np.append(self.dispersions_[:n_known], average)
         return np.array([self.groups_.tolist().index(name) for name in names.tolist()])
@@ -205,32 +272,41 @@ class Recenter(MatrixTransformer):
 
         The result has the shape of X, and is float32 if X is, else float64.
         """
-        matrices = check_new(self, X, dtype=None)
+        return self._as_given(self._move(check_new(self, X, dtype=None), groups))
+
+    def _move(self, matrices: RealArray, groups: ArrayLike | None) -> RealArray:
+        """Align matrices that were checked, by what `fit` knows of their groups."""
         names, codes = _find_groups(groups, len(matrices))
+        if self._alignment == "none":
+            return matrices
         seen = {name: place for place, name in enumerate(self.groups_.tolist())}
         places = np.array([seen.get(name, -1) for name in names.tolist()])
         new, share = places < 0, 1 / np.bincount(codes)
         means = self.means_[places]
         if new.any():
-            own = self._find_means(matrices, codes, names)
-            means[new] = geodesic(self.mean_, own, 1 - share)[new]
-        centered = _center(matrices, codes, means)
-        if self.stretch:
-            vectors = log_vectors(centered)
+            rows = np.flatnonzero(new[codes])
+            own = self._find_means(matrices[rows], (np.cumsum(new) - 1)[codes[rows]], names[new])
+            means[new] = geodesic(self.mean_, own, 1 - share[new])
+        aligned = _center(matrices, codes, means)
+        if self._alignment == "stretch":
+            vectors = log_vectors(aligned)
             own = _find_dispersions(vectors, codes)
             pulled = (1 - share) * own + share * self.dispersions_.mean()
             dispersions = np.where(new, pulled, self.dispersions_[places])
-            centered = _stretch(vectors, codes, dispersions)
-        return self._as_given(centered.astype(matrices.dtype, copy=False))
+            aligned = _stretch(vectors, codes, dispersions)
+        return aligned.astype(matrices.dtype, copy=False)
+
+    @property
+    def _known_divergence(self) -> Divergence:
+        return get_divergence("airm" if self._chooses else self.divergence)
 
     def _find_means(self, matrices: RealArray, codes: Indices, names: Labels) -> RealArray:
-        divergence, engine = get_divergence(self.divergence), get_engine(self.engine)
         return find_means(
             matrices.astype(np.float64, copy=False),
             codes,
             np.ones(len(codes)),
-            divergence,
-            engine,
+            self._known_divergence,
+            get_engine(self.engine),
             [_describe(name) for name in names],
         )
 
@@ -246,8 +322,8 @@ def _find_groups(groups: ArrayLike | None, n_matrices: int) -> tuple[Labels, Ind
     return np.unique(known, return_inverse=True)
 
 
-def _check_groups(names: Labels, codes: Indices, y: ArrayLike | None) -> None:
-    """Raise where re-centring would leave nothing to learn."""
+def _check_sizes(names: Labels, codes: Indices) -> None:
+    """Raise where re-centring would leave nothing of a matrix."""
     counts = np.bincount(codes)
     if counts.min() < 2:
         where = "X" if names[0] is None else f"group {names[counts.argmin()]!s}"
@@ -255,10 +331,15 @@ def _check_groups(names: Labels, codes: Indices, y: ArrayLike | None) -> None:
             f"{where} has 1 matrix (n_samples=1), must have >= 2 in fit, as one would become the "
             "identity; pass more, join groups or leave it out"
         )
+
+
+def _check_classes(y: ArrayLike | None, groups: ArrayLike | None, n_matrices: int) -> None:
+    """Raise where re-centring would remove the classes."""
     labels = np.asarray(y)
-    if names[0] is None or labels.ndim != 1:  # several targets are no classes
+    if groups is None or labels.ndim != 1:  # several targets are no classes
         return
-    check_rows(labels, len(codes), "y")
+    check_rows(labels, n_matrices, "y")
+    names, codes = _find_groups(groups, n_matrices)
     classes, labels = np.unique(labels, return_inverse=True)
     if len(classes) > 1 and count_groups(labels, codes).sum() == len(names):
         raise ValueError(

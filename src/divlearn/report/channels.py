@@ -1,0 +1,77 @@
+"""Channels of a fitted classifier: a ranking, and a scalp map where MNE knows their positions."""
+
+from base64 import b64encode
+from collections.abc import Sequence
+from importlib import import_module
+from io import BytesIO
+
+from divlearn.arrays import Labels, RealArray
+from divlearn.judge.channels import ChannelImportance, channel_importance
+from divlearn.judge.significance import SIGNIFICANT
+from divlearn.report.sections import Section, table_section, text_section
+from divlearn.tangent import TangentClassifier
+
+_TITLE = "Which channels matter"
+_MOST_CHANNELS, _MOST_RANKED = 64, 3000  # and matrices; more would take longer than most fits
+_FOLDS, _REPEATS = 4, 2
+_MONTAGES = "colin27_1005", "standard_1005"  # the same electrodes, since MNE 1.13 and before
+
+
+def channel_sections(
+    X: RealArray, y: Labels, groups: Labels | None, names: Sequence[str] | None
+) -> list[Section]:
+    """Rank channels by a quick classifier, and map them on a scalp if MNE knows all names."""
+    d = X.shape[-1]
+    if d > _MOST_CHANNELS or len(X) > _MOST_RANKED:
+        text = (
+            f"Channels of {len(X)} matrices of size {d} are not ranked, as this would take longer "
+            f"than the fit. Up to {_MOST_RANKED} matrices and {_MOST_CHANNELS} channels are; "
+            "divlearn.channel_importance ranks more."
+        )
+        return [text_section(_TITLE, text)]
+    named = [f"channel {k + 1}" for k in range(d)] if names is None else names
+    model = TangentClassifier(random_state=0)
+    try:
+        found = channel_importance(model, X, y, named, n_repeats=_REPEATS, cv=_FOLDS, groups=groups)
+    except ValueError as error:
+        return [text_section(_TITLE, f"Channels are not ranked: {error}.")]
+    return [_ranking(found), *([] if names is None else _scalp_map(found))]
+
+
+def _ranking(found: ChannelImportance) -> Section:
+    rows = found.table()
+    lost = "accuracy lost, points"
+    return table_section(
+        _TITLE,
+        ["channel", lost, "p"],
+        [[row.name, (100 * row.importance, 100 * row.standard_error), row.p_value] for row in rows],
+        formats={lost: ".1f", "p": ".2g"},
+        bold=[k for k, row in enumerate(rows) if row.importance > 0 and row.p_value < SIGNIFICANT],
+        note="What a quick classifier, TangentClassifier(), loses on held-out matrices "
+        "if each channel is permuted among them, with standard errors and p-values adjusted for "
+        f"all channels. With all channels it is right for {found.accuracy:.1%}. "
+        "divlearn.channel_importance measures the model itself.",
+    )
+
+
+def _scalp_map(found: ChannelImportance) -> list[Section]:
+    """Draw importances at the positions of electrodes; nothing without MNE, or for other names."""
+    try:
+        mne = import_module("mne")
+    except ImportError:
+        return []
+    names, built_in = list(found.channels), mne.channels.get_builtin_montages()
+    montages = [mne.channels.make_standard_montage(one) for one in _MONTAGES if one in built_in]
+    if not montages or not set(names) <= set(montages[0].ch_names):
+        return []
+    figure = import_module("matplotlib.figure").Figure((5.0, 4.2), layout="constrained")
+    ax, info = figure.add_subplot(), mne.create_info(names, 1.0, "eeg").set_montage(montages[0])
+    image, _ = mne.viz.plot_topomap(100 * found.importances, info, axes=ax, names=names, show=False)
+    figure.colorbar(image, ax=ax, label="accuracy lost, points")
+    drawn = BytesIO()
+    figure.savefig(drawn, format="png", dpi=150)
+    content = {
+        "source": f"data:image/png;base64,{b64encode(drawn.getvalue()).decode('ascii')}",
+        "text": "Scalp map of the accuracy lost without each channel.",
+    }
+    return [Section("image", "Scalp map", content, "The ranking above, drawn by MNE.")]
