@@ -20,7 +20,8 @@ from divlearn.judge.evaluation import (
 )
 from divlearn.judge.maps import PlaneMap, plane_map
 from divlearn.judge.significance import SIGNIFICANT
-from divlearn.report.figures import confusion_section, curves_section, matrices_section
+from divlearn.report.confusion import confusion_section
+from divlearn.report.figures import curves_section, matrices_section
 from divlearn.report.page import Page
 from divlearn.report.planes import map_section, plane_section
 from divlearn.report.sections import Section, disagreement_section, table_section, text_section
@@ -65,7 +66,7 @@ def classifier_page(
     if found is not None:
         sentence = _say_accuracy(found)
         note = "Rows are true classes, columns predicted ones, of held-out matrices."
-        counts = found.confusion(name)
+        counts = {name: found.confusion(name)}
         sections.append(confusion_section("Confusion matrix", classes.tolist(), counts, note))
     plane = map_training_data(X, y, groups)
     learner = _find_iddl(model)
