@@ -265,7 +265,7 @@ def check_the_table_of_classifiers(reader, width):
 
 def test_an_answer_is_three_lines_and_a_phone_shows_p_and_means(reader):
     reader.open(which_page(), width=390)
-    assert [line.split(" ", 1)[0] for line in reader.texts(".detail")] == ["Where", "By", "The"]
+    assert [line.split(" ", 1)[0] for line in reader.texts(".detail")] == ["Held-out", "By", "The"]
     headings = reader.texts("section.table th")
     assert headings[:5] == ["name", "neighbour", "mean", "p", "learned ahead by"]
     inside = (
