@@ -24,7 +24,13 @@ from divlearn.report.confusion import confusion_section
 from divlearn.report.figures import curves_section, matrices_section
 from divlearn.report.page import Page
 from divlearn.report.planes import map_section, plane_section
-from divlearn.report.sections import Section, disagreement_section, table_section, text_section
+from divlearn.report.sections import (
+    Section,
+    as_sentence,
+    disagreement_section,
+    table_section,
+    text_section,
+)
 from divlearn.spd import check_spd
 
 _BASELINES = ("1-NN, AIRM", "linear SVM, log-Euclidean")
@@ -80,7 +86,7 @@ def classifier_page(
         section = compare_with_baselines(found, X, y, groups)
         sections += [section] if section is not None else []
     if hasattr(model, "message_"):
-        sections.append(text_section("How the fit ended", f"{model.message_}."))
+        sections.append(text_section("How the fit ended", as_sentence(model.message_)))
     detail = f"It was fitted to {len(X)} matrices of size {X.shape[-1]}."
     return Page("Fitted classifier", sentence, sections, detail=detail)
 
