@@ -65,4 +65,4 @@ $(VENV)/.documenting: $(SOURCES)
 	touch $(VENV)/.demo
 
 clean:
-	rm -rf $(VENV) build dist demo docs/_build docs/api docs/gallery docs/learn docs/sg_execution_times.rst
+	rm -rf $(VENV) build dist demo docs/_build docs/api docs/gallery docs/learn

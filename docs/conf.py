@@ -69,6 +69,7 @@ sphinx_gallery_conf = {
     "backreferences_dir": "api/backreferences",
     "doc_module": ("divlearn",),
     "show_memory": False,
+    "write_computation_times": False,  # on pages that ask the network for scripts
     "show_signature": False,
     "download_all_examples": False,
     "remove_config_comments": True,

@@ -14,7 +14,8 @@ import numpy as np
 from divlearn.datasets import make_wishart_clusters
 from divlearn.judge import Evaluation, PlaneMap, default_classifiers, which_divergence
 from divlearn.report import Page, page_of
-from divlearn.report.figures import confusion_section, curves_section, matrices_section
+from divlearn.report.confusion import confusion_section
+from divlearn.report.figures import curves_section, matrices_section
 from divlearn.report.planes import plane_section
 from divlearn.report.sections import (
     disagreement_section,
@@ -75,7 +76,10 @@ def every_section(word: str = "word", n_rows: int = 8, n_matrices: int = 70) -> 
                 f"note {word}",
             ),
             confusion_section(
-                f"confusion {word}", classes, [[9, 1, 0], [2, 7, 0], [0, 0, 5]], f"note {word}"
+                f"confusion {word}",
+                classes,
+                {f"IDDL {word}": [[9, 1, 0], [2, 7, 0], [0, 0, 5]]},
+                f"note {word}",
             ),
             table_section(
                 f"table {word}",
@@ -161,7 +165,7 @@ def large_page() -> Page:
                 [f"atom {i}" for i in range(500)],
                 ["(0.51, 1.24)"] * 500,
             ),
-            confusion_section("confusion", classes, rng.integers(5, size=(100, 100))),
+            confusion_section("confusion", classes, {"IDDL": rng.integers(5, size=(100, 100))}),
             table_section(
                 "table",
                 ["matrix", "truth", "predicted", "probability", "condition", "x"],

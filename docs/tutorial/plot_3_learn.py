@@ -82,10 +82,10 @@ panel.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# The divergence matters for both kinds of model that use two of them here. IDDL, which has few
-# atoms, is level with the nearest mean; the kernel machine and the committee are ahead. The best
-# model differs between data sets; :doc:`/accuracy` has tables for real data. The summary above
-# also says when a single member would do.
+# Nearest mean and SVM are shown with two divergences each, and the choice matters for both. IDDL,
+# which has few atoms, is level with the nearest mean; the kernel machine and the committee are
+# ahead. The best model differs between data sets: :doc:`/accuracy` has tables for real data. The
+# summary of the committee also says when one of its members would do.
 #
 # Keep it
 # -------

@@ -237,7 +237,7 @@ except ValueError as error:
     [
         (
             ModuleNotFoundError("No module named 'divlearn.engines._native'"),
-            "not compiled; install",
+            "(Debian: apt install g++ python3-dev), then install divlearn again",
         ),
         (ImportError("libgomp.so.1: cannot open"), "cannot be loaded (libgomp.so.1: cannot open)"),
     ],

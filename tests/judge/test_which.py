@@ -124,8 +124,8 @@ def test_recommends_the_rule_and_divergence_of_the_highest_accuracy():
     best = max(max(row.score, row.mean_score) for row in answer.named.values())
     top = answer.named[answer.best_named]
     assert (top.mean_score if answer.rule == "nearest mean" else top.score) == best
-    assert answer.summary().startswith(f"Use the {answer.rule} in {answer.best_named}: where rule")
-    assert f"the held-out accuracy is {answer.rule_score:.1%} +-" in answer.summary()
+    assert answer.summary().startswith(f"Use the {answer.rule} in {answer.best_named}: held-out")
+    assert f"held-out accuracy {answer.rule_score:.1%} +-" in answer.summary()
 
 
 def test_means_are_preferred_where_neighbours_are_noisy():
@@ -259,27 +259,26 @@ def test_words_of_every_verdict():
         },
     )
     assert answer.summary() == (
-        "Use the nearest neighbour in burg: where rule and divergence are chosen without each "
-        "fold, the held-out accuracy is 79.0% +- 3.0% on 200 matrices; chance is 50.0%. By rule, "
-        "the nearest neighbour has 80.0%; the nearest mean has 75.0%, 5.0 +- 1.0 points behind "
-        "(p = 0.001); the learned nearest neighbour has 82.0%, 2.0 +- 1.0 points ahead (p = 0.3). "
-        "The nearest mean is significantly worse and the learned nearest neighbour is not "
-        "significantly better (max-T sign-flip test over matrices, adjusted for all rules)."
+        "Use the nearest neighbour in burg: held-out accuracy 79.0% +- 3.0% on 200 matrices, "
+        "chosen without each fold; chance is 50.0%. By rule: nearest neighbour 80.0%; nearest mean "
+        "75.0%, 5.0 +- 1.0 points behind (p = 0.001); learned nearest neighbour 82.0%, 2.0 +- 1.0 "
+        "points ahead (p = 0.3). The nearest mean is significantly worse, the learned nearest "
+        "neighbour not significantly better (max-T sign-flip test over matrices, adjusted for all "
+        "rules)."
     )
-    assert "200 matrices of 8 groups; chance" in replace(answer, n_groups=8).summary()
+    assert "200 matrices of 8 groups, chosen" in replace(answer, n_groups=8).summary()
     assert "sign-flip test over groups" in replace(answer, n_groups=8).summary()
     three = dict.fromkeys(("airm", "stein", "burg"), row) | {"log-cosh": replace(row, score=0.1)}
     for names, verdict in (
         (dict.fromkeys(("airm", "burg"), row), "Use the nearest neighbour in any named divergence"),
-        (three, "Use the nearest neighbour in airm, stein or burg: where"),
+        (three, "Use the nearest neighbour in airm, stein or burg: held-out"),
     ):
         assert replace(answer, named=names).summary().startswith(verdict)
     means = replace(answer, rule="nearest mean", rules=dict.fromkeys(answer.rules, same))
     assert means.summary().startswith("Use the nearest mean in any named divergence: ")
     learned = replace(answer, rule="learned nearest neighbour", rule_score=0.82)
     assert learned.summary().startswith(
-        "Use the nearest neighbour in the learned point (1, 1): where the point is chosen without "
-        "each fold, the held-out accuracy is 82.0%"
+        "Use the nearest neighbour in the learned point (1, 1): held-out accuracy 82.0%"
     )
     nothing = replace(answer, p_chance=0.06)
     assert nothing.summary() == (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import zipfile
 from collections import Counter
 from importlib import import_module
@@ -290,6 +291,24 @@ def test_files_of_the_third_format_are_read():
     expected = DivergenceMDM("stein").fit(X, np.array(["a", "b"], dtype=object)[y])
     np.testing.assert_allclose(found.means_, expected.means_, rtol=1e-9)
     np.testing.assert_array_equal(found.predict(X), expected.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("neighbour", "its DivergenceKNN lacks what the class has now"),
+        ("kernel", "its DivergenceKernelClassifier lacks what the class has now"),
+        ("log_euclidean", "its DivergenceMDM has _field [None], must be of another type"),
+    ],
+)
+def test_what_changed_since_the_third_format_is_refused(name, changed):
+    """Written by version 0.2 after fitting to the same matrices."""
+    message = (
+        f"{name}.divlearn: divlearn 0.2.0 wrote it, and {changed}; fit the model again, or use "
+        "divlearn 0.2.0 for it"
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        load(OLD / f"{name}.divlearn")
 
 
 def test_parameters_that_were_added_later_get_their_defaults(data, tmp_path):

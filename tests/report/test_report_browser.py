@@ -25,6 +25,9 @@ from report_pages import (
     which_page,
 )
 
+from divlearn.report import Page
+from divlearn.report.sections import table_section
+
 pytest.importorskip("jinja2", reason="jinja2 is not installed")
 pytest.importorskip("plotly", reason="plotly is not installed")
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
@@ -201,6 +204,7 @@ const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 while (walker.nextNode()) {
   const node = walker.currentNode, parent = node.parentElement;
   if (!node.data.trim() || parent.closest("svg, script, noscript, [hidden]")) continue;
+  if (parent.closest("details:not([open])") && !parent.closest("summary")) continue;
   const range = document.createRange();
   range.selectNodeContents(node);
   const frame = parent.closest(".box")?.getBoundingClientRect();
@@ -261,7 +265,7 @@ def check_the_table_of_classifiers(reader, width):
 
 def test_an_answer_is_three_lines_and_a_phone_shows_p_and_means(reader):
     reader.open(which_page(), width=390)
-    assert [line.split(" ", 1)[0] for line in reader.texts(".detail")] == ["Where", "By", "The"]
+    assert [line.split(" ", 1)[0] for line in reader.texts(".detail")] == ["Held-out", "By", "The"]
     headings = reader.texts("section.table th")
     assert headings[:5] == ["name", "neighbour", "mean", "p", "learned ahead by"]
     inside = (
@@ -335,6 +339,26 @@ def test_six_matrices_are_shown_and_the_others_unfold(reader):
     reader.find("details summary").click()
     reader.look_at_all()
     assert reader.script(tiles) == 70
+
+
+def test_a_classifier_is_one_click_from_its_confusion_matrix(reader):
+    reader.open(evaluation_page())
+    figure = "document.getElementById('confusion-8')"
+    assert not reader.script(f"return {figure}.checkVisibility()")
+    rows = reader.driver.find_elements(By.CSS_SELECTOR, "#section-1 tbody tr")
+    name, share = (cell.text for cell in rows[8].find_elements(By.CSS_SELECTOR, "td")[:2])
+    rows[8].find_element(By.CSS_SELECTOR, "a").click()
+    reader.until(lambda: reader.script(f"return !!{figure}.querySelector('.main-svg')"))
+    verdict = reader.script(f"return {figure}.nextElementSibling.textContent")
+    assert verdict.startswith(f"{name}: ")
+    assert f"({share.split()[0]})" in verdict
+    both, first, second, neither = map(int, re.findall(r"on (\d+)", verdict))
+    assert both + first + second + neither == 400
+    assert verdict.startswith(f"{name}: {both + second} of 400 are right")
+    top, height = reader.script(
+        f"const box = {figure}.getBoundingClientRect(); return [box.top, innerHeight]"
+    )
+    assert 0 <= top < height
 
 
 def test_data_are_one_click_away(reader):
@@ -474,8 +498,25 @@ def test_paper_has_headings_of_tables_and_figures_that_fit(reader):
     assert reader.script(ink) == "rgb(29, 35, 41)"
     widths = "return [...document.querySelectorAll('.plot > *')].map((e) => e.offsetWidth)"
     assert 0 < max(reader.script(widths)) <= PAPER
+    [fold] = reader.driver.find_elements(By.CSS_SELECTOR, "summary")
+    after = "return getComputedStyle(arguments[0], '::after').content"
+    assert reader.script(after, fold) == '" in the HTML file."'
+    bar = reader.find(".stages i")
+    adjust = "return getComputedStyle(arguments[0]).printColorAdjust"
+    assert reader.script(adjust, bar) == "exact"  # or it is left out, as backgrounds are
     reader.script("dispatchEvent(new Event('afterprint'))")
     assert max(reader.script(widths)) > PAPER
+    reader.tell("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_a_wide_table_fits_on_paper(reader):
+    names = [f"material {k}" for k in range(30)]
+    rows = [[f"cluster {k}", *range(k, k + 30)] for k in range(5)]
+    reader.open(Page("wide", "Wide.", [table_section("Classes", ["cluster", *names], rows)]))
+    reader.resize(PAPER)
+    reader.tell("Emulation.setEmulatedMedia", {"media": "print"})
+    box = reader.find(".box")
+    assert reader.script("return arguments[0].scrollWidth <= arguments[0].clientWidth", box)
     reader.tell("Emulation.setEmulatedMedia", {"media": ""})
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from report_pages import GRID, plane_values, spd
 
-from divlearn.report.figures import confusion_section, curves_section, matrices_section
+from divlearn.report.confusion import confusion_section
+from divlearn.report.figures import curves_section, matrices_section
 from divlearn.report.planes import label_side, plane_section
 from divlearn.report.sections import (
     disagreement_section,
@@ -169,24 +170,30 @@ def test_matrices_without_any_use_and_no_matrices_at_all():
 
 def test_confusion_puts_mistakes_in_words():
     counts = np.array([[50, 3, 0], [1, 60, 9], [0, 0, 70]])
-    section = confusion_section("confusion", ["a", "b", "c"], counts)
-    assert section.content["right"] == "180 of 193 are right (93.3%)"
-    assert section.content["mistakes"] == [
+    found = {"IDDL": counts, "1-NN": np.eye(3)}
+    section = confusion_section("confusion", ["a", "b", "c"], found, remarks={"1-NN": "Better."})
+    first, second = section.charts
+    assert first.verdict == "IDDL: 180 of 193 are right (93.3%). Most frequent mistakes:"
+    assert second.verdict == "1-NN: 3 of 3 are right (100.0%). Better."
+    assert second.details == []
+    assert first.details == [
         "b predicted as c: 9 of 70",
         "a predicted as b: 3 of 53",
         "b predicted as a: 1 of 70",
     ]
-    [cells] = traces(section)
+    [cells] = first.figure.data
     assert np.sign(cells.z).tolist() == [[1, -1, 0], [-1, 1, -1], [0, 0, 1]]
     assert cells.hovertext[1][2] == "true: <b>b</b><br>predicted: <b>c</b><br>9 of 70 (12.9%)"
     assert [list(row) for row in section.data] == [
-        ["true class", "a", "b", "c"],
-        *([name, *row] for name, row in zip("abc", counts.tolist(), strict=True)),
+        ["classifier", "true class", "a", "b", "c"],
+        *(["IDDL", name, *row] for name, row in zip("abc", counts.tolist(), strict=True)),
+        *(["1-NN", name, *row] for name, row in zip("abc", np.eye(3).tolist(), strict=True)),
     ]
-    assert "180 of 193 are right" in section.charts[0].text
-    assert len(confusion_section("c", range(9), np.ones((9, 9))).content["mistakes"]) == 5
-    nothing = confusion_section("c", [0, 1], np.zeros((2, 2)))
-    assert nothing.content["right"] == "0 of 0 are right"
+    assert "180 of 193 are right" in first.text
+    [many] = confusion_section("c", range(9), {"IDDL": np.ones((9, 9))}).charts
+    assert len(many.details) == 5
+    [nothing] = confusion_section("c", [0, 1], {"IDDL": np.zeros((2, 2))}).charts
+    assert nothing.verdict == "IDDL: 0 of 0 are right."
 
 
 # --- tables

@@ -136,8 +136,9 @@ def _show(
     sizes = np.bincount(found, minlength=len(centers_of(model)))
     out.table(["cluster", "matrices"], [[str(i), str(n)] for i, n in enumerate(sizes)])
     text = _say(model, bics)
-    headline = say_clusters(found, dataset.labels, together, stability)
-    out.say(f"{headline}\n{text}")
+    headline, evidence = say_clusters(found, dataset.labels, together, stability)
+    out.say(f"{headline} {evidence}".rstrip())
+    out.say(text)
     scores = _agreement(out, "labels", dataset.labels, found)
     with_groups = _agreement(out, "groups", dataset.groups, found)
     if output is not None:

@@ -15,7 +15,10 @@ def native_problem() -> str | None:
     try:
         import divlearn.engines.native  # noqa: F401
     except ModuleNotFoundError:
-        return "it was not compiled; install g++ or clang, then divlearn from source, see README.md"
+        return (
+            "it was not compiled; install a C++ compiler and the headers of Python (Debian: "
+            "apt install g++ python3-dev), then install divlearn again, in a clone after make clean"
+        )
     except ImportError as error:  # a library that it needs is missing, for example
         return f"it was compiled, but cannot be loaded ({error})"
     return None

@@ -217,36 +217,36 @@ def _say_chance(answer: WhichDivergence) -> str:
 def _say_recommended(answer: WhichDivergence) -> str:
     names = answer._best_named()
     listed = " or ".join(", ".join(names).rsplit(", ", 1))
-    where, how = listed, "rule and divergence are"
+    where = listed
     if len(names) == len(answer.named) > 1:
         where = "any named divergence"
     if answer.rule == LEARNED:
-        where, how = f"the learned point {format_point(answer.best)}", "the point is"
+        where = f"the learned point {format_point(answer.best)}"
     rule = NEIGHBOUR if answer.rule == LEARNED else answer.rule
     return (
-        f"Use the {rule} in {where}: where {how} chosen without each fold, the held-out "
-        f"{answer.measure} is {answer.rule_score:.1%} +- {answer.rule_error:.1%} on "
-        f"{_say_matrices(answer)}; chance is {answer.chance:.1%}."
+        f"Use the {rule} in {where}: held-out {answer.measure} {answer.rule_score:.1%} +- "
+        f"{answer.rule_error:.1%} on {_say_matrices(answer)}, chosen without each fold; chance is "
+        f"{answer.chance:.1%}."
     )
 
 
 def _say_rules(answer: WhichDivergence) -> list[str]:
     """Say how the rules compare, with the divergence of each chosen without each fold."""
-    scores = [f"By rule, the {answer.rule} has {answer.rules[answer.rule].score:.1%}"]
-    verdicts = []
+    scores = [f"By rule: {answer.rule} {answer.rules[answer.rule].score:.1%}"]
+    verdicts: list[str] = []
     for rule, row in answer.rules.items():
         if rule == answer.rule:
             continue
         side, verdict = ("behind", "worse") if row.difference >= 0 else ("ahead", "better")
         sure = "" if row.p_value < SIGNIFICANT else "not "
         scores.append(
-            f"the {rule} has {row.score:.1%}, {100 * abs(row.difference):.1f} +- "
+            f"{rule} {row.score:.1%}, {100 * abs(row.difference):.1f} +- "
             f"{100 * row.standard_error:.1f} points {side} (p = {row.p_value:.2g})"
         )
-        verdicts.append(f"the {rule} is {sure}significantly {verdict}")
+        verdicts.append(f"the {rule} {'' if verdicts else 'is '}{sure}significantly {verdict}")
     units = "matrices" if answer.n_groups is None else "groups"
     test = f"max-T sign-flip test over {units}, adjusted for all rules"
-    doubt = " and ".join(verdicts)
+    doubt = ", ".join(verdicts)
     return [f"{'; '.join(scores)}.", f"{doubt[:1].upper()}{doubt[1:]} ({test})."]
 
 

@@ -34,6 +34,7 @@ from divlearn.files.stacks import MODEL_PAGE
 from divlearn.files.variables import (
     NPY_MAGIC,
     ZIP_MAGICS,
+    Damage,
     Refusal,
     check_limit,
     explaining,
@@ -42,6 +43,7 @@ from divlearn.files.variables import (
     quote,
 )
 from divlearn.models.tree import Node, TreeReader, TreeWriter, Unknown
+from divlearn.models.trust import CHANGED
 from divlearn.spd import are_covariances
 
 MODEL = "model"
@@ -168,7 +170,7 @@ def read_object(
             file.seek(0)
             page = _read_page(file, kind)
             arrays = _read_arrays(file, size, limit)
-            value = TreeReader(arrays, trusted, finished=kind == MODEL).read(page["model"])
+            value = _read_tree(page, arrays, trusted, finished=kind == MODEL)
             if not isinstance(value, wanted):
                 name = "an estimator" if wanted is BaseEstimator else wanted.__name__
                 raise Refusal(f"it holds {type(value).__name__}, must hold {name}")
@@ -176,6 +178,22 @@ def read_object(
             if page.get("digest", "") not in ("", _digest(page["model"], arrays)):
                 raise Refusal("it was changed since it was written; copy or write it again")
             return value, page["libraries"]
+
+
+def _read_tree(
+    page: dict[str, Any], arrays: dict[str, NDArray[Any]], trusted: Collection[str], finished: bool
+) -> object:
+    """Make the objects of a file; one of version 0.2 may hold what has changed since."""
+    if page["version"] == VERSION:
+        return TreeReader(arrays, trusted, finished).read(page["model"])
+    try:
+        return TreeReader(arrays, trusted, finished, CHANGED).read(page["model"])
+    except Damage as error:
+        then = format(page["libraries"]["divlearn"], ".20")
+        raise Refusal(
+            f"divlearn {then} wrote it, and {error.args[0]}; fit the model again, or use divlearn "
+            f"{then} for it"
+        ) from error
 
 
 def libraries() -> dict[str, str]:

@@ -107,6 +107,7 @@ class TreeReader:
     arrays: Mapping[str, NDArray[Any]]
     trusted: Collection[str]
     finished: bool
+    changed: Collection[str] = ()  # classes whose objects in the file lack attributes
 
     def read(self, node: Node, depth: int = 0) -> Any:
         if depth > _DEEPEST:
@@ -147,6 +148,8 @@ class TreeReader:
         return found
 
     def _object(self, name: str, state: dict[str, Node], depth: int) -> object:
+        if name in self.changed:
+            raise Damage(f"its {name.rpartition('.')[2]} lacks what the class has now")
         kind = self._named(name)
         values = {key: self.read(node, depth + 1) for key, node in state.items()}
         check_attributes(kind, values)

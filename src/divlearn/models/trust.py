@@ -46,6 +46,16 @@ _MOVED = {  # since version 0.2
     "divlearn.baselines.DivergenceMDM": "divlearn.DivergenceMDM",
     "divlearn.models.samples.Recordings": "divlearn.models.storage.Recordings",
 }
+# Since version 0.2 these have other attributes.
+CHANGED = (
+    "divlearn.DivergenceKernelClassifier",
+    "divlearn.SPDClassifier",
+    "divlearn.baselines.DivergenceKNN",
+    "divlearn.baselines.KernelLLC",
+    "divlearn.baselines.KernelSparseCoding",
+    "divlearn.baselines.LogEuclideanSVM",
+    "divlearn.baselines.RSPDL",
+)
 _PROGRAMS = {"__main__", "conftest", "tests"}  # modules that do more
 # What was measured during a fit, of which some may be missing, and what stands for missing values.
 _MAY_BE_NAN = re.compile(

@@ -1,4 +1,4 @@
-"""Figures of reports, made with plotly: curves, confusion matrices and SPD matrices."""
+"""Figures of reports, made with plotly: curves and SPD matrices."""
 
 from __future__ import annotations
 
@@ -41,9 +41,6 @@ _SERIES = (
 )
 _MARKED = 60  # points up to which a curve has marks
 _STEPS = 10  # places up to which a curve has a number at each
-_WRITTEN = 12  # classes up to which cells of a confusion matrix hold counts
-_TICKS = 16  # labels of classes that fit along an axis on a phone
-_MISTAKES = 5  # listed below a confusion matrix
 _CELLS = 64  # along a side of a matrix; more would be too small to see and too large to send
 _COLUMNS, _TILES = 3, 6  # matrices in a row, and in a figure
 _PLACES = ["", *map(str, range(2, _TILES + 1))]  # ends of the names of axes
@@ -152,75 +149,6 @@ def curves_section(
     rows = [(name, *point) for name, both in points.items() for point in both.T]
     data = [("curve", x_label, y_label), *rows]
     return Section("curves", title, note=note, charts=[Chart(figure, text)], data=data)
-
-
-def confusion_section(
-    title: str, classes: Sequence[object], matrix: ArrayLike, note: str = ""
-) -> Section:
-    """Draw counts of predicted classes, one row for every true class."""
-    counts = np.asarray(matrix, dtype=np.int64)
-    names = [str(name) for name in classes]
-    total, right = counts.sum(), counts.trace()
-    share = f" ({right / total:.1%})" if total else ""
-    text = f"{right:,} of {total:,} are right{share}"
-    content = {"right": text, "mistakes": _mistakes(names, counts), "count": len(names)}
-    data = [
-        ("true class", *names),
-        *([name, *row] for name, row in zip(names, counts, strict=True)),
-    ]
-    charts = [Chart(_confusion(names, counts), f"{title}: {text}.")]
-    return Section("confusion", title, content, note, charts, data)
-
-
-def _confusion(names: Sequence[str], counts: Indices) -> Figure:
-    size, totals = len(names), counts.sum(axis=1)
-    shares = counts / np.maximum(totals, 1)[:, None]
-    known = [literal(name) for name in names]
-    hovers = [
-        [
-            f"true: <b>{known[i]}</b><br>predicted: <b>{known[j]}</b><br>"
-            f"{counts[i, j]} of {totals[i]} ({shares[i, j]:.1%})"
-            for j in range(size)
-        ]
-        for i in range(size)
-    ]
-    cells = plotly().Heatmap(
-        # The root lets single mistakes be seen among hundreds of right answers.
-        z=np.sqrt(shares) * (2 * np.eye(size) - 1),
-        coloraxis="coloraxis2",
-        xgap=2 if size <= 40 else 0,
-        ygap=2 if size <= 40 else 0,
-        hovertext=hovers,
-        hoverinfo="text",
-    )
-    if size <= _WRITTEN:
-        cells.update(text=np.where(counts, counts.astype(str), ""), texttemplate="%{text}")
-    places = range(0, size, -(-size // _TICKS) or 1)
-    axis = {
-        "tickvals": [*places],
-        "ticktext": [literal(shorten(names[place], 12)) for place in places],
-        "showgrid": False,
-        "constrain": "domain",
-    }
-    return draw(
-        [cells],
-        coloraxis2={"showscale": False, "cmin": -1, "cmax": 1},
-        xaxis={**axis, "title": {"text": "predicted class"}, "autotickangles": [0, -45, -90]},
-        yaxis={**axis, "title": {"text": "true class"}, "autorange": "reversed"},
-        margin={"t": 10},
-    )
-
-
-def _mistakes(names: Sequence[str], counts: Indices) -> list[str]:
-    wrong = counts - np.diag(counts.diagonal())
-    order = np.argsort(-wrong, axis=None, kind="stable")[:_MISTAKES]
-    places = [divmod(int(place), len(names)) for place in order]
-    return [
-        f"{names[row]} predicted as {names[column]}: {wrong[row, column]:,} of "
-        f"{counts[row].sum():,}"
-        for row, column in places
-        if wrong[row, column]
-    ]
 
 
 def matrices_section(

@@ -23,10 +23,17 @@ from divlearn.judge.evaluation import (
 from divlearn.judge.maps import PlaneMap, plane_map
 from divlearn.judge.significance import SIGNIFICANT
 from divlearn.report.channels import channel_sections
-from divlearn.report.figures import confusion_section, curves_section, matrices_section
+from divlearn.report.confusion import confusion_section
+from divlearn.report.figures import curves_section, matrices_section
 from divlearn.report.page import Page
 from divlearn.report.planes import map_section, plane_section
-from divlearn.report.sections import Section, disagreement_section, table_section, text_section
+from divlearn.report.sections import (
+    Section,
+    as_sentence,
+    disagreement_section,
+    table_section,
+    text_section,
+)
 from divlearn.spd import check_spd
 
 _BASELINES = ("1-NN, AIRM", "linear SVM, log-Euclidean")
@@ -72,7 +79,7 @@ def classifier_page(
     if found is not None:
         sentence = _say_accuracy(found)
         note = "Rows are true classes, columns predicted ones, of held-out matrices."
-        counts = found.confusion(name)
+        counts = {name: found.confusion(name)}
         sections.append(confusion_section("Confusion matrix", classes.tolist(), counts, note))
     plane = map_training_data(X, y, groups)
     learner = _find_iddl(model)
@@ -87,7 +94,7 @@ def classifier_page(
         sections += [section] if section is not None else []
     sections += channel_sections(X, y, groups, _channel_names(model))
     if hasattr(model, "message_"):
-        sections.append(text_section("How the fit ended", f"{model.message_}."))
+        sections.append(text_section("How the fit ended", as_sentence(model.message_)))
     detail = f"It was fitted to {len(X)} matrices of size {X.shape[-1]}."
     return Page("Fitted classifier", sentence, sections, detail=detail)
 
@@ -258,7 +265,7 @@ def cluster_page(
     >>> X, y = make_wishart_clusters(3, 20, 3, separation=12, random_state=0)
     >>> model = ABKMeans(3, random_state=0).fit(X)
     >>> cluster_page(model, model.labels_, y, {"F1": 1.0}, "").sentence
-    '60 matrices were divided into 3 clusters of 20 to 20, which agree with the classes better ...'
+    '3 clusters agree with the classes better than chance: the adjusted Rand index is 1.00, ...'
     """
     centers = centers_of(model)
     sizes = np.bincount(labels, minlength=len(centers))
@@ -274,7 +281,8 @@ def cluster_page(
         sections.append(curves_section("Number of clusters", curve, "clusters", "BIC", note))
     if hasattr(model, "history_"):
         sections.append(_progress(model.history_))
-    return Page("Clusters", say_clusters(labels, classes, groups, stability), sections, summary)
+    headline, evidence = say_clusters(labels, classes, groups, stability)
+    return Page("Clusters", headline, sections, f"{evidence}\n{summary}")
 
 
 def centers_of(model: BaseEstimator) -> RealArray:
@@ -288,29 +296,28 @@ def say_clusters(
     classes: Labels | None = None,
     groups: Labels | None = None,
     stability: float = math.nan,
-) -> str:
-    """Say how well clusters agree with classes, or else with clusters of halves of the matrices."""
+) -> tuple[str, str]:
+    """Say how well clusters agree with classes or are stable, and what this rests on."""
     sizes = np.bincount(labels)
     sizes = sizes[sizes > 0]
     if len(sizes) == 1:
-        return f"All {len(labels)} matrices are in one cluster."
-    text = (
-        f"{len(labels)} matrices were divided into {len(sizes)} clusters of {sizes.min()} to "
-        f"{sizes.max()}"
-    )
+        return f"All {len(labels)} matrices are in one cluster.", ""
+    counted = f"{len(labels)} matrices, {sizes.min()} to {sizes.max()} in a cluster"
+    scale = "where 1 is perfect and 0 is chance"
     if classes is not None:
         p_value, index = p_agreement(classes, labels, groups), adjusted_rand_score(classes, labels)
         verdict = "better than chance" if p_value < SIGNIFICANT else "no better than chance"
         return (
-            f"{text}, which agree with the classes {verdict}: the adjusted Rand index is "
-            f"{index:.2f}, where 1 is perfect and 0 is chance (p = {p_value:.2g} by a permutation "
-            "test)."
+            f"{len(sizes)} clusters agree with the classes {verdict}: the adjusted Rand index is "
+            f"{index:.2f}, {scale}.",
+            f"{counted}; p = {p_value:.2g} by a permutation test.",
         )
     if math.isnan(stability):
-        return f"{text}."
+        return f"There are {len(sizes)} clusters.", f"{counted}."
     return (
-        f"{text}. Clusters of random halves of the matrices agree with each other at an adjusted "
-        f"Rand index of {stability:.2f}, where 1 is perfect and 0 is chance."
+        f"{len(sizes)} clusters; their stability is {stability:.2f}, {scale}.",
+        f"{counted}. Stability is the adjusted Rand index of clusters of random halves of the "
+        "matrices.",
     )
 
 

@@ -112,6 +112,7 @@ def _map(
     # At the lower end of the figure, whatever its size: the axis has its title above.
     lower = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"}
     bar = {**lower, "thickness": 12, "outlinewidth": 0}
+    ticks = {"tickangle": 0, "nticks": 4}  # as many as fit side by side on a phone
     return plotly().Heatmap(
         x=alphas,
         y=betas,
@@ -119,7 +120,7 @@ def _map(
         zmin=low,
         zmax=high,
         colorscale="Cividis",
-        colorbar={**bar, "title": {"text": name}, "tickformat": value_format},
+        colorbar={**bar, "title": {"text": name}, "tickformat": value_format, **ticks},
         hoverongaps=False,
         hovertemplate=f"{place}<br>{name} %{{z:{value_format}}}<extra></extra>",
     )

@@ -11,7 +11,7 @@ from divlearn.judge.evaluation import Evaluation
 from divlearn.judge.maps import PlaneMap
 from divlearn.judge.significance import SIGNIFICANT
 from divlearn.nearest.plane import NAMED
-from divlearn.report.figures import confusion_section
+from divlearn.report.confusion import confusion_anchor, confusion_section
 from divlearn.report.page import Page
 from divlearn.report.planes import LEGEND, LEVELS, TITLES, map_section, plane_section
 from divlearn.report.sections import Section, as_sentence, disagreement_section, table_section
@@ -195,22 +195,40 @@ def _(found: Evaluation) -> Page:
             rows,
             bold=[0],
             formats=formats,
+            anchors=[confusion_anchor(number) for number in range(len(table))],
             note=f"Cross-validation on the same folds: {found.message}. Differences to the best "
             f"classifier are in percentage points on the same matrices, with p-values "
-            f"({found.test}).",
+            f"({found.test}). A name leads to its confusion matrix.",
         ),
-        confusion_section(
-            f"Confusion matrix of {best}",
-            found.classes.tolist(),
-            found.confusion(best),
-            note="Rows are true classes, columns predicted ones.",
-        ),
+        _confusions(found, [row.name for row in table]),
     ]
     others = [row.name for row in table if row.name != best]
     rival = next(iter([name for name in others if name not in _OURS] or others), None)
     if rival is not None:
         sections.append(_disagreements(found, best, rival))
     return _answer("Which classifier?", found.summary(), sections)
+
+
+def _confusions(found: Evaluation, names: Sequence[str]) -> Section:
+    """Confusion matrices of all classifiers; all but the first are compared with it."""
+    best, *others = names
+    return confusion_section(
+        "Confusion matrices",
+        found.classes.tolist(),
+        {name: found.confusion(name) for name in names},
+        note="Rows are true classes, columns predicted ones.",
+        remarks={name: _say_pair(found, best, name) for name in others},
+    )
+
+
+def _say_pair(found: Evaluation, best: str, other: str) -> str:
+    """Count the matrices that both of two classifiers, one of them, or none classifies right."""
+    first, second = found.correct(best), found.correct(other)
+    return (
+        f"{best} and {other} are both right on {(first & second).sum():,} matrices, only {best} on "
+        f"{(first & ~second).sum():,}, only {other} on {(~first & second).sum():,}, neither on "
+        f"{(~first & ~second).sum():,}."
+    )
 
 
 def _disagreements(found: Evaluation, best: str, rival: str) -> Section:

@@ -15,14 +15,21 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 _ROWS = 50  # of a table shown at once; the others are shown on request
+_WIDE = 9  # columns above which a table is set smaller on paper
 _MISSING = "\N{EN DASH}"
 
 
 class Chart(NamedTuple):
-    """A figure of plotly, and what it shows in words for readers who cannot see it."""
+    """A figure of plotly, and what it shows in words for readers who cannot see it.
+
+    ``verdict`` and ``details`` are written below the figure, ``anchor`` is where links lead.
+    """
 
     figure: Figure
     text: str
+    verdict: str = ""
+    details: Sequence[str] = ()
+    anchor: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +51,12 @@ def text_section(title: str, text: str) -> Section:
 
 
 class Cell(NamedTuple):
-    """Text, the number to sort by if it differs from the text, and a class of style."""
+    """Text, the number to sort by if it differs from the text, a class of style, and a link."""
 
     text: str
     value: str
     style: str
+    anchor: str = ""
 
 
 def table_section(
@@ -59,9 +67,11 @@ def table_section(
     *,
     bold: Collection[int] = (),
     formats: Mapping[str, str] | None = None,
+    anchors: Sequence[str] = (),
 ) -> Section:
     """Make a table; None and NaN are shown as missing and sorted last, pairs with their error."""
-    # ``bold`` are indices of rows, ``formats`` those of numbers by heading, such as ".1%".
+    # ``bold`` are indices of rows, ``formats`` those of numbers by heading, such as ".1%";
+    # ``anchors`` are where first cells of rows lead.
     numeric = [_is_numeric([row[column] for row in rows]) for column in range(len(headings))]
     specs, marked = [(formats or {}).get(heading, "") for heading in headings], set(bold)
     cells = [
@@ -71,6 +81,8 @@ def table_section(
         ]
         for index, row in enumerate(rows)
     ]
+    for row, anchor in zip(cells, anchors, strict=False):
+        row[0] = row[0]._replace(anchor=anchor)
     return _table(title, headings, numeric, cells, note)
 
 
@@ -109,6 +121,7 @@ def _table(
     content = {
         "headings": list(zip(headings, numeric, strict=True)),
         "n_rows": len(cells),
+        "is_wide": len(headings) > _WIDE,
         "shown": cells[:_ROWS],
         "rest": cells[_ROWS:],
     }
