@@ -60,14 +60,20 @@ class Results:
     ) -> None:
         self._cells = {(cell["data"], cell["method"], cell["seed"]): cell for cell in cells}
         self._columns = columns
+        self._measured = {(cell["data"], cell["seed"]) for cell in cells}
         self.data = [name for name in columns if any(self.of(name, method) for method in methods)]
         self.methods = [m for m in methods if any(self.of(name, m) for name in self.data)]
 
     def of(self, data: str, method: str) -> dict[int, Cell]:
-        """Cells of a column, by seed."""
+        """Cells of a column, by seed; none if the method lacks a seed that another one has.
+
+        A mean over some of the splits must not stand beside means over all of them.
+        """
         column = self._columns[data]
-        found = {seed: self._cells.get((column.data, method, seed)) for seed in column.seeds}
-        return {seed: cell for seed, cell in found.items() if cell is not None}
+        seeds = [seed for seed in column.seeds if (column.data, seed) in self._measured]
+        found = {seed: self._cells.get((column.data, method, seed)) for seed in seeds}
+        cells = {seed: cell for seed, cell in found.items() if cell is not None}
+        return cells if len(cells) == len(seeds) else {}
 
     def title(self, data: str) -> str:
         return self._columns[data].title
@@ -78,8 +84,7 @@ class Results:
 
     def is_complete(self, data: str, *methods: str) -> bool:
         """Whether methods have results of all seeds that any method has results of."""
-        seeds = max(len(self.of(data, method)) for method in self.methods)
-        return all(len(self.of(data, method)) == seeds for method in methods)
+        return all(self.of(data, method) for method in methods)
 
     def common(self, methods: Sequence[str]) -> list[str]:
         """Columns that all these methods have finished."""
