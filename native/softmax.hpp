@@ -46,7 +46,7 @@ DIVLEARN_INLINE void scores(const T* design, int columns, const T* weights, int 
 
 // Second derivatives of the losses of R samples in the direction of their scores, in their place.
 template <int R, class T>
-DIVLEARN_INLINE void bend(const T* shares, const double* sample_weights, int width, T* scores) {
+DIVLEARN_INLINE void multiply_curvature(const T* shares, const double* sample_weights, int width, T* scores) {
   using O = Outputs<T>;
   for (int r = 0; r < R; ++r, shares += width, scores += width) {
     typename O::Vector sums = {};
@@ -147,7 +147,7 @@ class SoftmaxHessian {
       const int columns = of.head_.columns, width = of.width_;
       const T* design = of.design_ + first * columns;
       scores<R>(design, columns, of.direction_, width, scratch);
-      bend<R>(of.shares_ + first * width, of.head_.weights + first, width, scratch);
+      multiply_curvature<R>(of.shares_ + first * width, of.head_.weights + first, width, scratch);
       add_products<R>(design, columns, scratch, width, sums);
     }
   };
@@ -211,7 +211,7 @@ static double expand_sample(const SoftmaxSamples& given, int64_t i, int width, d
   const int outputs = given.outputs;
   const double *targets = given.targets + i * outputs, weight = given.weights[i];
   double* shares = given.shares + i * outputs;
-  double along = 0, rest = 0, bends = 0;
+  double along = 0, rest = 0, second = 0;
   int top = 0;
   for (int c = 0; c < outputs; ++c) {
     along += targets[c] * scores[c];
@@ -226,10 +226,10 @@ static double expand_sample(const SoftmaxSamples& given, int64_t i, int width, d
   for (int c = 0; c < outputs; ++c) {
     const double share = scores[c] / (1 + rest);
     shares[c] = share;
-    bends += share * (1 - share);
+    second += share * (1 - share);
     scores[c] = weight * (share - targets[c]);
   }
-  *size += weight * bends / outputs;
+  *size += weight * second / outputs;
   return weight * (__builtin_log1p(rest) + most - along);
 }
 

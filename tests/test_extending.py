@@ -56,5 +56,5 @@ def test_the_loss_has_the_derivatives_it_says(seed):
     here = loss.expand(scores, targets)
     slopes = (here.slopes * direction).sum(axis=1)
     np.testing.assert_allclose(slopes, (ahead.losses - behind.losses) / 2e-6, atol=1e-7)
-    bent = (ahead.slopes - behind.slopes) / 2e-6
-    np.testing.assert_allclose(loss.bend(here.bends, direction), bent, atol=1e-7)
+    product = (ahead.slopes - behind.slopes) / 2e-6
+    np.testing.assert_allclose(loss.hessian_product(here.curvature, direction), product, atol=1e-7)

@@ -232,9 +232,9 @@ def test_second_derivatives_are_those_of_the_slopes(name):
     loss = LOSSES[name]()
     direction = rng.standard_normal(scores.shape)
     ahead, behind = (loss.expand(scores + s * 1e-7 * direction, targets).slopes for s in (1, -1))
-    bends = loss.expand(scores, targets).bends
+    curvature = loss.expand(scores, targets).curvature
     np.testing.assert_allclose(
-        loss.bend(bends, direction), (ahead - behind) / 2e-7, rtol=1e-5, atol=1e-6
+        loss.hessian_product(curvature, direction), (ahead - behind) / 2e-7, rtol=1e-5, atol=1e-6
     )
 
 
@@ -266,7 +266,7 @@ def test_rough_heads_leave_out_what_the_penalty_suppresses():
     wide = np.concatenate([features, noise], axis=1)
     exact, rough = (
         solve(loss, wide, targets, weights, 1e-3)
-        for loss in (SoftmaxLoss(), SoftmaxLoss().roughly(1e-4))
+        for loss in (SoftmaxLoss(), SoftmaxLoss().with_tolerance(1e-4))
     )
     scores = [scores_of(one.head, wide) for one in (exact, rough)]
     np.testing.assert_allclose(scores[1], scores[0], rtol=0, atol=2e-2)

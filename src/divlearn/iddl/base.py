@@ -208,7 +208,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         # Heads that are solved for again in the end need few digits while atoms move.
         given = self._how.fixed_penalty(task.n_seen)
         settings = self._settings(
-            losses[0] if self.cv is None else losses[0].roughly(),
+            losses[0] if self.cv is None else losses[0].with_tolerance(),
             given,
             self._iterations(task, n_atoms, rank),
             seed,

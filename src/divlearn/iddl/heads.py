@@ -24,6 +24,9 @@ _CG_STEPS = 100
 _BISECTIONS = 40
 _FLAT = 0.3  # slope along a step, relative to that at its start, at which a search ends
 _ROUNDING = 1e-14
+_LAST_GAIN = (
+    100  # root of the gain, relative to the objective, after which a search ends, over tolerance
+)
 _SINGLE = 1e-5  # least tolerance for which single precision finds directions
 _NEGLIGIBLE = 0.05  # of a penalty: variance of a direction that it leaves less than a hundredth of
 _RANK = 1e-13  # share of the largest variance below which a direction holds nothing but rounding
@@ -166,7 +169,7 @@ class _State:
     value: float
     gradient: RealArray
     size: float  # a typical second derivative in the scores
-    bends: Any = None  # second derivatives, for one block in memory
+    curvature: Any = None  # second derivatives, for one block in memory
 
 
 class _Newton:
@@ -183,7 +186,7 @@ class _Newton:
         self._bias = self._basis[self._n_features :].sum(axis=0)  # what is not penalised
         self._penalty = gamma * (np.eye(len(self._bias)) - np.outer(self._bias, self._bias))
         self._parts = samples.turn(left_out, rough)
-        self._bends: tuple[_State, Any] | None = None
+        self._curvature: tuple[_State, Any] | None = None
         self._compiled = self._can_be_compiled()
         self._origin = self._evaluate(np.zeros((shape[0], len(self._spread))))
 
@@ -202,7 +205,11 @@ class _Newton:
             following = self._search(state, self._step(state, goal))
             if following is None:
                 break
-            state = following
+            gain, state = state.value - following.value, following
+            # The next step gains less by far. Errors of the objective are those of its gradient
+            # squared.
+            if gain <= (_LAST_GAIN * self._loss.tolerance) ** 2 * state.value:
+                break
         W = state.W @ self._basis.T
         head = W[:, : self._n_features], W[:, self._n_features :].sum(axis=1)
         return head, state.value
@@ -210,29 +217,29 @@ class _Newton:
     def _evaluate(self, W: RealArray) -> _State:
         if self._compiled:
             (targets,), (turned,) = self._parts
-            loss, gradient, size, *bends = softmax_sums(turned[0], targets[0], targets[1], W)
+            loss, gradient, size, *curvature = softmax_sums(turned[0], targets[0], targets[1], W)
         else:
             shards = self._samples.shards
             known = (self._loss, W, shards.whole is not None)
-            loss, gradient, size, *bends = shards.reduce(_sums, *known, parts=self._parts)
+            loss, gradient, size, *curvature = shards.reduce(_sums, *known, parts=self._parts)
         penalized = W @ self._penalty
         value = loss + float(np.vdot(penalized, W))
-        return _State(W, value, gradient + 2 * penalized, size, bends[0] if bends else None)
+        return _State(W, value, gradient + 2 * penalized, size, curvature[0] if curvature else None)
 
-    def _bend(self, state: _State, direction: RealArray) -> RealArray:
+    def _multiply(self, state: _State, direction: RealArray) -> RealArray:
         """Multiply by the Hessian of the losses."""
         shards = self._samples.shards
         # Where blocks are far, a small Hessian is summed once, and multiplied with here.
         small = len(shards) > 1 and state.W.size <= _LARGEST_HESSIAN
-        if state.bends is not None:
-            self._bends = state, [state.bends]
-        elif self._bends is None or self._bends[0] is not state:
+        if state.curvature is not None:
+            self._curvature = state, [state.curvature]
+        elif self._curvature is None or self._curvature[0] is not state:
             call = shards.reduce if small else shards.hold
-            function = _whole_hessian if small else _bends
-            self._bends = state, call(function, self._loss, state.W, parts=self._parts)
+            function = _whole_hessian if small else _curvature
+            self._curvature = state, call(function, self._loss, state.W, parts=self._parts)
         if small:
-            return np.tensordot(self._bends[1], direction, axes=2)
-        parts = [*self._parts, self._bends[1]]
+            return np.tensordot(self._curvature[1], direction, axes=2)
+        parts = [*self._parts, self._curvature[1]]
         return shards.reduce(_product, self._loss, direction, parts=parts)
 
     def _damping(self, state: _State) -> float:
@@ -267,7 +274,7 @@ class _Newton:
         (targets,), (turned,) = self._parts
         return newton_step(
             turned[1],
-            state.bends,
+            state.curvature,
             targets[1],
             state.gradient,
             scale,
@@ -285,7 +292,7 @@ class _Newton:
         direction = residual / scale
         power = float(np.vdot(residual, direction))
         for _ in range(_CG_STEPS):
-            product = self._bend(state, direction) + 2 * direction @ self._penalty
+            product = self._multiply(state, direction) + 2 * direction @ self._penalty
             product = product + damping * direction
             curvature = float(np.vdot(direction, product))
             if curvature <= 0:
@@ -379,30 +386,30 @@ def _sums(
         own = weights[rows]
         gradient = to_host((own[:, None] * expansion.slopes).T @ design[rows])
         size = float(own @ expansion.sizes)
-        return float(own @ expansion.losses), gradient, size, expansion.bends
+        return float(own @ expansion.losses), gradient, size, expansion.curvature
 
-    losses, gradients, sizes, bends = zip(*_over_rows(sums, design, W), strict=True)
-    return sum(losses), sum(gradients), sum(sizes), *([bends] if keep else [])
+    losses, gradients, sizes, curvature = zip(*_over_rows(sums, design, W), strict=True)
+    return sum(losses), sum(gradients), sum(sizes), *([curvature] if keep else [])
 
 
-def _bends(_: Block, targets: Targets, turned: Any, loss: Loss, W: RealArray) -> Any:
+def _curvature(_: Block, targets: Targets, turned: Any, loss: Loss, W: RealArray) -> Any:
     wanted, design = targets[0], turned[0]
     W = to_device_of(W, design)
-    expand = lambda rows: loss.expand(design[rows] @ W.T, wanted[rows]).bends  # noqa: E731
+    expand = lambda rows: loss.expand(design[rows] @ W.T, wanted[rows]).curvature  # noqa: E731
     return _over_rows(expand, design, W)
 
 
 def _product(
-    _: Block, targets: Targets, turned: Any, bends: Any, loss: Loss, direction: RealArray
+    _: Block, targets: Targets, turned: Any, curvature: Any, loss: Loss, direction: RealArray
 ) -> RealArray:
     # Towards a rough head, directions of few digits lead as well, in half of the time.
     weights, narrow = targets[1], turned[1]
     direction = to_device_of(direction, narrow).astype(narrow.dtype, copy=False)
 
     def product(rows: slice) -> RealArray:
-        known = bends[(rows.start or 0) // _ROWS]
-        bent = weights[rows, None] * loss.bend(known, narrow[rows] @ direction.T)
-        return to_host(bent.astype(narrow.dtype, copy=False).T @ narrow[rows])
+        known = curvature[(rows.start or 0) // _ROWS]
+        curved = weights[rows, None] * loss.hessian_product(known, narrow[rows] @ direction.T)
+        return to_host(curved.astype(narrow.dtype, copy=False).T @ narrow[rows])
 
     products = _over_rows(product, narrow, direction)
     return sum(products[1:], start=products[0])
@@ -424,8 +431,10 @@ def _whole_hessian(_: Block, targets: Targets, turned: Any, loss: Loss, W: RealA
     n_outputs, n_columns = W.shape
     hessian = np.empty((n_outputs, n_columns, n_outputs, n_columns))
     for k in range(n_outputs):
-        bent = loss.bend(expansion.bends, np.broadcast_to(np.eye(n_outputs)[k], wanted.shape))
+        curved = loss.hessian_product(
+            expansion.curvature, np.broadcast_to(np.eye(n_outputs)[k], wanted.shape)
+        )
         for other in range(k + 1):
-            part = design.T @ ((weights * bent[:, other])[:, None] * design)
+            part = design.T @ ((weights * curved[:, other])[:, None] * design)
             hessian[k, :, other], hessian[other, :, k] = part, part
     return hessian

@@ -155,7 +155,7 @@ def _follow_penalties(
     choices: list[Choice] = []
     for penalty in track(sorted(penalties, reverse=True), "penalties"):
         heads = [
-            solve_head(loss.roughly(_JUDGED), one, penalty, warm)[0]
+            solve_head(loss.with_tolerance(_JUDGED), one, penalty, warm)[0]
             for one, warm in zip(samples, heads, strict=True)
         ]
         scores = np.concatenate(
@@ -414,7 +414,7 @@ def _refit(whole: Part, models: Sequence[Model], choice: Choice) -> list[Model]:
     """Solve for heads again on everything; after Ctrl-C the others keep those of their folds."""
     known = zip(models, choice.heads, strict=True)
     refitted = [replace(model, head=head) for model, head in known if head is not None]
-    loss = choice.loss.roughly(_JUDGED)
+    loss = choice.loss.with_tolerance(_JUDGED)
     with stoppable():
         for number, model in enumerate(refitted):
             features = whole.shards.hold(_embed_rows, model)

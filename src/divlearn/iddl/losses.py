@@ -29,15 +29,15 @@ class Expansion(NamedTuple):
     losses : ndarray, shape (n_samples,)
     slopes : ndarray, shape (n_samples, n_outputs)
         Gradients of the losses in the scores.
-    bends : object
-        What `Loss.bend` needs to apply the second derivatives.
+    curvature : object
+        What `Loss.hessian_product` needs to apply the second derivatives.
     sizes : ndarray, shape (n_samples,)
         Typical size of each second derivative.
     """
 
     losses: RealArray
     slopes: RealArray
-    bends: Any
+    curvature: Any
     sizes: RealArray
 
 
@@ -87,13 +87,13 @@ class Loss(ABC):
         """
 
     @abstractmethod
-    def bend(self, bends: Any, direction: RealArray) -> RealArray:
+    def hessian_product(self, curvature: Any, direction: RealArray) -> RealArray:
         """Apply the second derivative of every loss to a direction of its scores.
 
         Parameters
         ----------
-        bends : object
-            From `Expansion.bends`.
+        curvature : object
+            From `Expansion.curvature`.
         direction : ndarray, shape (n_samples, n_outputs)
 
         Returns
@@ -105,7 +105,7 @@ class Loss(ABC):
         """Return losses to minimise one after the other, the last of which is this one."""
         return (self,)
 
-    def roughly(self, tolerance: float = _ROUGH) -> Self:
+    def with_tolerance(self, tolerance: float = _ROUGH) -> Self:
         """Make the same loss with heads of few digits, enough to judge by held-out data."""
         rough = copy(self)
         rough.tolerance = tolerance
@@ -122,7 +122,7 @@ class RidgeLoss(Loss):
         slopes = scores - targets
         return Expansion(0.5 * (slopes**2).sum(axis=1), slopes, None, np.ones_like(slopes[:, 0]))
 
-    def bend(self, bends: Any, direction: RealArray) -> RealArray:
+    def hessian_product(self, curvature: Any, direction: RealArray) -> RealArray:
         return direction
 
 
@@ -143,8 +143,8 @@ class SoftmaxLoss(Loss):
         losses = sums - (targets * scores).sum(axis=1)
         return Expansion(losses, p - targets, p, (p * (1 - p)).mean(axis=1))
 
-    def bend(self, bends: Any, direction: RealArray) -> RealArray:
-        shares = bends.astype(direction.dtype, copy=False)
+    def hessian_product(self, curvature: Any, direction: RealArray) -> RealArray:
+        shares = curvature.astype(direction.dtype, copy=False)
         weighted = shares * direction
         return weighted - shares * weighted.sum(axis=1, keepdims=True)
 
@@ -182,14 +182,14 @@ class HingeLoss(Loss):
         # How far each class comes too close to the true one; zero for the latter.
         z = np.maximum(scores - true + self.margin, 0) * (1 - targets)
         losses = np.where(z < self.width, z**2 / (2 * self.width), z - self.width / 2).sum(axis=1)
-        bend = np.where((z > 0) & (z < self.width), 1 / self.width, 0.0)
+        second = np.where((z > 0) & (z < self.width), 1 / self.width, 0.0)
         slopes = _spread(np.minimum(z / self.width, 1), targets)
-        return Expansion(losses, slopes, (bend, targets), 2 * bend.mean(axis=1))
+        return Expansion(losses, slopes, (second, targets), 2 * second.mean(axis=1))
 
-    def bend(self, bends: Any, direction: RealArray) -> RealArray:
-        bend, targets = bends
+    def hessian_product(self, curvature: Any, direction: RealArray) -> RealArray:
+        second, targets = curvature
         true = (targets * direction).sum(axis=1, keepdims=True)
-        return _spread(bend * (direction - true), targets)
+        return _spread(second * (direction - true), targets)
 
 
 def _spread(pushes: RealArray, targets: RealArray) -> RealArray:

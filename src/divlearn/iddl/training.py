@@ -330,7 +330,7 @@ def _scores(part: Part, settings: Settings, points: Sequence[tuple[float, float]
         features = feature_map.compute(V.reshape(len(V), -1), units)
         return np.moveaxis(features.reshape(V.shape), 2, 0).copy()
 
-    loss = settings.loss.roughly()
+    loss = settings.loss.with_tolerance()
     heads = solve_heads(loss, part.shards, part.targets, stack(seen), settings.penalty)
     return to_host(scores_of(heads, stack(unseen)))
 
