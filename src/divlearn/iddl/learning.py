@@ -96,14 +96,19 @@ def judge_fixed(
     parts: Sequence[Part], first: Sequence[Model], known: Choice, judge: Judge
 ) -> dict[Point, RealArray]:
     """Judge heads that see one divergence of the first atoms, with a loss and penalty known."""
-    n_pairs, whole, found = first[0].alpha.shape[1], _designs(parts, first), {}
+    points = [
+        (float(a), float(b)) for a, b in zip(first[0].alpha[0], first[0].beta[0], strict=True)
+    ]
+    n_pairs = len(points)
+    if n_pairs == 1:
+        return {points[0]: known.shares}
+    whole, found = _designs(parts, first), {}
     # Divergences of an atom are alike: together, their weights are near to those of one alone.
     near = [_sum_pairs(head, n_pairs) for head in known.heads]
-    for pair in range(n_pairs):
+    for pair, point in enumerate(points):
         one = (slice(None), slice(pair, None, n_pairs))
         designs = [(seen[one], unseen[one]) for seen, unseen in whole]
         (choice,) = _follow_penalties(parts, designs, known.loss, [known.penalty], judge, near)
-        point = float(first[0].alpha[0, pair]), float(first[0].beta[0, pair])
         found[point] = choice.shares
     return found
 
