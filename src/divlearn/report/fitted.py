@@ -81,14 +81,7 @@ def classifier_page(
         note = "Rows are true classes, columns predicted ones, of held-out matrices."
         counts = {name: found.confusion(name)}
         sections.append(confusion_section("Confusion matrix", classes.tolist(), counts, note))
-    plane = map_training_data(X, y, groups)
-    learner = _find_iddl(model)
-    if learner is not None:
-        sections += iddl_sections(learner, X, plane)
-    elif plane is not None:
-        chosen = learned_points(model)
-        star = "The star is the divergence that the model chose." if chosen else ""
-        sections.append(map_section(plane, chosen, "chosen", star))
+    sections += _divergence_sections(model, X, y, groups)
     if found is not None:
         section = compare_with_baselines(found, X, y, groups)
         sections += [section] if section is not None else []
@@ -97,6 +90,21 @@ def classifier_page(
         sections.append(text_section("How the fit ended", as_sentence(model.message_)))
     detail = f"It was fitted to {len(X)} matrices of size {X.shape[-1]}."
     return Page("Fitted classifier", sentence, sections, detail=detail)
+
+
+def _divergence_sections(
+    model: BaseEstimator, X: RealArray, y: Labels, groups: Labels | None
+) -> list[Section]:
+    """Show what IDDL learned, or the plane of divergences with the chosen one."""
+    plane = map_training_data(X, y, groups)
+    learner = _find_iddl(model)
+    if learner is not None:
+        return iddl_sections(learner, X, plane)
+    if plane is None:
+        return []
+    chosen = learned_points(model)
+    star = "The star is the divergence that the model chose." if chosen else ""
+    return [map_section(plane, chosen, "chosen", star)]
 
 
 def _channel_names(model: BaseEstimator) -> list[str] | None:
@@ -268,11 +276,7 @@ def cluster_page(
     '3 clusters agree with the classes better than chance: the adjusted Rand index is 1.00, ...'
     """
     centers = centers_of(model)
-    sizes = np.bincount(labels, minlength=len(centers))
-    names = [f"cluster {k}" for k in range(len(sizes))]
-    texts = [f"{size} matrices" for size in sizes]
-    note = "The centre of every cluster, drawn as correlations; the largest cluster first."
-    sections = [matrices_section("Centres", centers, sizes, names, texts, note)]
+    sections = [_centres(centers, labels)]
     if classes is not None:
         sections += [_scores(agreement), _cross_table(labels, classes, len(centers))]
     if bics:
@@ -283,6 +287,14 @@ def cluster_page(
         sections.append(_progress(model.history_))
     headline, evidence = say_clusters(labels, classes, groups, stability)
     return Page("Clusters", headline, sections, f"{evidence}\n{summary}")
+
+
+def _centres(centers: RealArray, labels: Indices) -> Section:
+    sizes = np.bincount(labels, minlength=len(centers))
+    names = [f"cluster {k}" for k in range(len(sizes))]
+    texts = [f"{size} matrices" for size in sizes]
+    note = "The centre of every cluster, drawn as correlations; the largest cluster first."
+    return matrices_section("Centres", centers, sizes, names, texts, note)
 
 
 def centers_of(model: BaseEstimator) -> RealArray:
