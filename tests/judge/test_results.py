@@ -75,7 +75,7 @@ def result_of(name):
 
 
 PAGES = {
-    "Evaluation": "Confusion matrix of",
+    "Evaluation": "Confusion matrices",
     "WhichDivergence": "AIRM",
     "PlaneMap": "AIRM",
     "ChannelImportance": "Cz",

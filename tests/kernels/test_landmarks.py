@@ -163,17 +163,15 @@ def test_a_committee_of_regressors_has_no_table_of_all_pairs(monkeypatch):
     assert model.score(X[1::2], y[1::2]) > 0.9
 
 
-def test_equal_landmarks_are_named(monkeypatch):
-    """Every other matrix is a copy of the first one, and these are drawn."""
-    monkeypatch.setattr("divlearn.kernels.landmarks._LANDMARKS", 7)
-    monkeypatch.setattr("divlearn.kernels.landmarks._PER_CLASS", 1)
-    for module in ("classifier", "shared"):
-        monkeypatch.setattr(f"divlearn.kernels.{module}.LARGE", 10)
-    X, _ = make_wishart_clusters(1, 26, 3, random_state=0)
-    y = np.repeat([0, 1], 13)
+@pytest.mark.usefixtures("few_are_many")
+def test_equal_landmarks_are_named():
+    """Matrices that are drawn are copies of the first one."""
+    X, _ = make_wishart_clusters(1, 104, 3, random_state=0)
+    y = np.repeat([0, 1], 52)
     X[pick_landmarks(y)] = X[0]
     message = (
-        "the set of landmarks, drawn from 26 matrices, has n_samples=7, all equal; leave out copies"
+        "the set of landmarks, drawn from 104 matrices, has n_samples=30, all equal; leave out "
+        "copies"
     )
     with pytest.raises(ValueError, match=message):
         DivergenceKernelClassifier(random_state=0).fit(X, y)

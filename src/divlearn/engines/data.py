@@ -1,5 +1,7 @@
 """Input and output of engines: prepared matrices, requests and gradients, and their checks."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
