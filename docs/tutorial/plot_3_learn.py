@@ -2,8 +2,8 @@
 3. Learn it with the task
 =========================
 
-A nearest mean describes a class by one matrix. Our states come in several variants, so one mean is
-not enough. This chapter fits three models that learn more: a support vector machine, IDDL and
+A nearest mean describes a class by one matrix. In our simulation every state comes in several
+variants, so one mean is not enough. This chapter fits three models that learn more: a support vector machine, IDDL and
 `~divlearn.committee.SPDClassifier`.
 """
 
@@ -39,7 +39,9 @@ print(kernel.message_)
 # IDDL (information divergence and dictionary learning) encodes a matrix by its divergences to a few
 # *atoms*, which are SPD matrices too. It learns the atoms and a linear classifier together. Its
 # default divergences include Burg, which artifacts mislead, so we pass log-cosh. The result is
-# small: each of the four models has nine atoms, and ``atoms_`` holds all of them.
+# small. `IDDLClassifier` trains four models, each on three quarters of the data, and averages them.
+# Each has nine atoms, and ``atoms_`` holds all of them. The message compares the learned atoms with
+# those at the start, and says whether one kind or both are kept; see :doc:`/classifiers`.
 
 iddl = IDDLClassifier(divergence=(1, 1), random_state=0)
 iddl.fit(X[train], y[train], groups=subjects[train])
@@ -56,6 +58,10 @@ committee = SPDClassifier(random_state=0).fit(X[train], y[train], groups=subject
 print(committee.summary())
 
 # %%
+# The weights maximise likelihood, which judges probabilities too, so that the most accurate member
+# need not have the largest one. The last sentence names a simpler model that does as well, where
+# there is one: try it, too.
+#
 # On new subjects
 # ---------------
 # Grey bars are baselines. One of them is the kernel machine with AIRM, which shows what the SVM
@@ -82,9 +88,9 @@ panel.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# Nearest mean and SVM are shown with two divergences each, and the choice matters for both. IDDL,
-# which has few atoms, is level with the nearest mean; the kernel machine and the committee are
-# ahead. The best model differs between data sets: :doc:`/accuracy` has tables for real data. The
+# The nearest mean and the SVM appear twice: with AIRM and with a better divergence.
+# `DivergenceKernelClassifier` is the SVM with a divergence that it chose. IDDL, which has few atoms,
+# is level with the nearest mean in log-cosh; the kernel machine and the committee are ahead. The best model differs between data sets: :doc:`/accuracy` has tables for real data. The
 # summary of the committee also says when one of its members would do.
 #
 # Keep it
