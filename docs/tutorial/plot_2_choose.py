@@ -13,8 +13,8 @@ how sure the answer is.
 # These are the matrices of :doc:`chapter 1 <plot_1_compare>`. `~divlearn.judge.which_divergence`
 # compares three rules. The first two are the nearest class mean and the nearest neighbour, each in
 # the best named divergence. The third is the nearest neighbour at the best point (alpha, beta) of a
-# grid, the learned point. All are chosen by held-out accuracy. ``groups`` names the subject of each recording, so that means and
-# neighbours come from other subjects only.
+# grid, the learned point. All are chosen by held-out accuracy. ``groups`` names the subject of each
+# recording, so that means and neighbours come from other subjects only.
 
 import matplotlib.pyplot as plt
 
@@ -32,8 +32,8 @@ print(answer.summary())
 # expect on new subjects. For each fold, rule and divergence are chosen on the other folds and
 # scored on this one, because the best of all scores would be biased upwards. Second, it compares
 # the rules, and its p-values say which differences are more than chance. The learned point is
-# recommended only if it is significantly better than the best named divergence. If no rule is better than chance, the answer
-# recommends none.
+# recommended only if it is significantly better than the best named divergence. If no rule is
+# better than chance, the answer recommends none.
 #
 # ``named`` has the accuracy of every named divergence for means and neighbours. The nearest mean
 # needs a robust divergence: log-cosh, Stein or reverse Burg, which is Burg with X and Y exchanged.

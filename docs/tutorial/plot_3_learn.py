@@ -3,8 +3,8 @@
 =========================
 
 A nearest mean describes a class by one matrix. In our simulation every state comes in several
-variants, so one mean is not enough. This chapter fits three models that learn more: a support vector machine, IDDL and
-`~divlearn.committee.SPDClassifier`.
+variants, so one mean is not enough. This chapter fits three models that learn more: a support
+vector machine, IDDL and `~divlearn.committee.SPDClassifier`.
 """
 
 # %%
@@ -89,9 +89,10 @@ plt.show()
 
 # %%
 # The nearest mean and the SVM appear twice: with AIRM and with a better divergence.
-# `DivergenceKernelClassifier` is the SVM with a divergence that it chose. IDDL, which has few atoms,
-# is level with the nearest mean in log-cosh; the kernel machine and the committee are ahead. The best model differs between data sets: :doc:`/accuracy` has tables for real data. The
-# summary of the committee also says when one of its members would do.
+# `DivergenceKernelClassifier` is the SVM with a divergence that it chose. IDDL, which has few
+# atoms, is level with the nearest mean in log-cosh; the kernel machine and the committee are ahead.
+# The best model differs between data sets: :doc:`/accuracy` has tables for real data. The summary
+# of the committee also says when one of its members would do.
 #
 # Keep it
 # -------
