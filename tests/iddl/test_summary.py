@@ -72,3 +72,14 @@ def test_numbers_have_a_summary_too(data):
 def test_points_have_their_names():
     assert name_point(0.0, 0.0) == "airm"
     assert name_point(0.3, 0.2) == "(0.3, 0.2)"
+
+
+def test_learning_does_not_pay_without_signal(data):
+    X, _ = data
+    y = np.random.default_rng(0).permutation(len(X)) % 2
+    noise = IDDLClassifier(n_atoms=6, max_iter=2, rank="full", random_state=0).fit(X, y)
+    assert noise.summary().endswith("neither is clearly better than chance.")
+    numbers = IDDLRegressor(n_atoms=6, max_iter=2, rank="full", random_state=0)
+    assert numbers.fit(X, y * 1.0).summary().endswith("neither is clearly better than chance.")
+    signal = IDDLClassifier(n_atoms=6, max_iter=2, rank="full", random_state=0).fit(*data)
+    assert "chance" not in signal.summary()

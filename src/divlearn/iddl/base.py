@@ -445,10 +445,13 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             the heads, and the held-out loss of a head that sees this divergence alone, with the
             initial atoms. Then the held-out loss of the model beside the best of these, with the
             difference and its standard error, paired over matrices, which count as independent.
+            A model that is not clearly better than chance is said to be so.
         """
         check_is_fitted(self)
         losses = getattr(self, "held_out_losses_", {})  # files of earlier versions have none
-        return summarize(self.models_, self.starts_, losses)
+        classes = getattr(self, "classes_", None)
+        chance = 1.0 if classes is None else float(np.log(len(classes)))  # of standardised numbers
+        return summarize(self.models_, self.starts_, losses, chance)
 
     def _of_full_rank(self, name: str) -> RealArray:
         full = [model for model in self.models_ if not are_filters(model.atoms)]

@@ -20,10 +20,19 @@ def name_point(alpha: float, beta: float) -> str:
     return names[0] if names else f"({alpha:g}, {beta:g})"
 
 
+_CLEARLY = 2.0  # standard errors of a difference that counts
+
+
 def summarize(
-    models: Sequence[Model], starts: Sequence[Model], losses: Mapping[str, RealArray]
+    models: Sequence[Model],
+    starts: Sequence[Model],
+    losses: Mapping[str, RealArray],
+    chance: float,
 ) -> str:
-    """Describe divergences of models, and compare losses, row by row, with those of "model"."""
+    """Describe divergences of models, and compare losses, row by row, with those of "model".
+
+    `chance` is the loss of a prediction that does not look at the matrices.
+    """
     every = [*models, *starts]
     full = [one for one in every if not are_filters(one.atoms)]
     ranks = sorted({one.atoms.shape[2] for one in every if are_filters(one.atoms)})
@@ -38,7 +47,7 @@ def summarize(
         lines += _pairs(full, losses)
     fixed = {name: float(one.sum()) for name, one in losses.items() if name != "model"}
     if fixed:
-        lines += ["", _compare(losses, min(fixed, key=fixed.__getitem__))]
+        lines += ["", _compare(losses, min(fixed, key=fixed.__getitem__), chance)]
     return "\n".join(lines)
 
 
@@ -69,13 +78,22 @@ def _range(values: RealArray) -> str:
     return f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
 
 
-def _compare(losses: Mapping[str, RealArray], best: str) -> str:
+def _sum_with_error(gains: RealArray) -> tuple[float, float]:
+    return float(gains.sum()), float(np.sqrt(len(gains)) * gains.std(ddof=1))
+
+
+def _compare(losses: Mapping[str, RealArray], best: str, chance: float) -> str:
     model, other = losses["model"], losses[best]
     gains = other - model
-    gain, error = float(gains.sum()), float(np.sqrt(len(gains)) * gains.std(ddof=1))
+    gain, error = _sum_with_error(gains)
     verdict = "no clear difference"
-    if abs(gain) > 2 * error:
+    if abs(gain) > _CLEARLY * error:
         verdict = "learning pays" if gain > 0 else "the fixed divergence is better"
+    # Without signal, the average of many models loses less than one alone, and pays for nothing.
+    better = model if gain > 0 else other
+    known, doubt = _sum_with_error(chance / len(better) - better)
+    if known <= _CLEARLY * doubt:
+        verdict = "neither is clearly better than chance"
     return (
         f"Held-out loss {model.sum():.4g}; {other.sum():.4g} with {best} alone, the best fixed "
         f"divergence, and the initial atoms. Gain {gain:.3g} +- {error:.2g}, paired over "
