@@ -1,5 +1,7 @@
 """Losses and Newton steps of softmax heads by compiled code, for designs in memory."""
 
+from typing import Any
+
 import numpy as np
 
 from divlearn.arrays import RealArray
@@ -35,11 +37,10 @@ def softmax_sums(
     shares : ndarray, shape (n_samples, n_outputs)
         Probabilities.
     """
-    from divlearn.engines import _native  # type: ignore[attr-defined]
-
+    native = _kernels()
     shares, gradient, totals = np.empty(targets.shape), np.empty(head.T.shape), np.empty(2)
-    _native.softmax_sums(
-        _native.instruction_sets()[0],
+    native.softmax_sums(
+        native.instruction_sets()[0],
         *map(np.ascontiguousarray, (design, targets, weights, head.T)),
         shares,
         gradient,
@@ -85,11 +86,10 @@ def newton_step(
     -------
     ndarray, shape (n_outputs, n_columns)
     """
-    from divlearn.engines import _native  # type: ignore[attr-defined]
-
+    native = _kernels()
     step = np.empty(gradient.T.shape)
-    _native.softmax_step(
-        _native.instruction_sets()[0],
+    native.softmax_step(
+        native.instruction_sets()[0],
         *map(np.ascontiguousarray, (design, shares, weights, scale, bias, gradient.T)),
         step,
         penalty,
@@ -102,6 +102,10 @@ def newton_step(
 
 
 def _count_threads(work: int) -> int:
+    return available_threads(_kernels().max_threads) if work >= _MUCH else 1
+
+
+def _kernels() -> Any:
     from divlearn.engines import _native  # type: ignore[attr-defined]
 
-    return available_threads(_native.max_threads) if work >= _MUCH else 1
+    return _native

@@ -24,9 +24,7 @@ _CG_STEPS = 100
 _BISECTIONS = 40
 _FLAT = 0.3  # slope along a step, relative to that at its start, at which a search ends
 _ROUNDING = 1e-14
-_LAST_GAIN = (
-    100  # root of the gain, relative to the objective, after which a search ends, over tolerance
-)
+_LAST_GAIN = 100  # times the tolerance: root of the relative gain of a step that is the last
 _SINGLE = 1e-5  # least tolerance for which single precision finds directions
 _NEGLIGIBLE = 0.05  # of a penalty: variance of a direction that it leaves less than a hundredth of
 _RANK = 1e-13  # share of the largest variance below which a direction holds nothing but rounding
@@ -186,7 +184,7 @@ class _Newton:
         self._bias = self._basis[self._n_features :].sum(axis=0)  # what is not penalised
         self._penalty = gamma * (np.eye(len(self._bias)) - np.outer(self._bias, self._bias))
         self._parts = samples.turn(left_out, rough)
-        self._curvature: tuple[_State, Any] | None = None
+        self._curvature: tuple[_State, Any] | None = None  # of blocks that are far
         self._compiled = self._can_be_compiled()
         self._origin = self._evaluate(np.zeros((shape[0], len(self._spread))))
 
@@ -232,15 +230,17 @@ class _Newton:
         # Where blocks are far, a small Hessian is summed once, and multiplied with here.
         small = len(shards) > 1 and state.W.size <= _LARGEST_HESSIAN
         if state.curvature is not None:
-            self._curvature = state, [state.curvature]
-        elif self._curvature is None or self._curvature[0] is not state:
-            call = shards.reduce if small else shards.hold
-            function = _whole_hessian if small else _curvature
-            self._curvature = state, call(function, self._loss, state.W, parts=self._parts)
+            known = [state.curvature]
+        else:
+            if self._curvature is None or self._curvature[0] is not state:
+                call = shards.reduce if small else shards.hold
+                function = _whole_hessian if small else _curvature
+                found = call(function, self._loss, state.W, parts=self._parts)
+                self._curvature = state, found
+            known = self._curvature[1]
         if small:
-            return np.tensordot(self._curvature[1], direction, axes=2)
-        parts = [*self._parts, self._curvature[1]]
-        return shards.reduce(_product, self._loss, direction, parts=parts)
+            return np.tensordot(known, direction, axes=2)
+        return shards.reduce(_product, self._loss, direction, parts=[*self._parts, known])
 
     def _damping(self, state: _State) -> float:
         """Curvature where a hinge has none, gone at the minimum."""
