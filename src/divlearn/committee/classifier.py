@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import ClassWeight, RandomState
 from divlearn.committee.base import Committee, MemberNames
-from divlearn.committee.calibrated import CalibratedClassifier
 from divlearn.committee.weights import find_simple, fit_weights, floored
+from divlearn.committee.wrapped import CalibratedClassifier
 from divlearn.engines import Engine
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import (

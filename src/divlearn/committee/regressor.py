@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import RandomState
 from divlearn.committee.base import Committee, MemberNames
-from divlearn.committee.cross_validated import CrossValidatedRegressor
 from divlearn.committee.weights import find_simple, fit_number_weights
+from divlearn.committee.wrapped import CrossValidatedRegressor
 from divlearn.engines import Engine
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import MatricesMixin, fit_method, prepare_new

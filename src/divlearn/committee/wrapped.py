@@ -1,4 +1,4 @@
-"""What wrappers of a user's estimator share: it is fitted to parts of the data as it is."""
+"""Estimators that users pass, as members of committees: fitted to parts of the data as they are."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from divlearn.checks import RandomState
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.folds import Splitter, fit_grouped
 from divlearn.fitting.held_out import Folded, Grid
+from divlearn.fitting.regression import HeldOutRegressor
+from divlearn.fitting.training import HeldOutClassifier
+
+_LEAST = 1e-12  # of a probability
 
 
 class Wrapped:
@@ -64,3 +68,96 @@ class Wrapped:
 
     def _decide_new(self, new: Prepared) -> RealArray:
         return self._answer(self.estimator_, new.matrices)
+
+
+class CalibratedClassifier(Wrapped, HeldOutClassifier[tuple[()]]):
+    """A classifier of SPD matrices, with probabilities that are calibrated on held-out data.
+
+    It is fitted to all data, to the training part of every fold, and to parts without two folds,
+    which calibrate held-out probabilities. `SPDClassifier` wraps its users' classifiers in this.
+
+    Parameters
+    ----------
+    estimator : classifier or pipeline
+        It takes matrices, shape (n_matrices, d, d), and has `predict_proba` or `decision_function`.
+        Sample weights and groups are passed to it if its `fit` takes them.
+    cv : int or splitter, default=4
+    random_state : int, RandomState or None, default=None
+        Shuffles the folds.
+    n_jobs : int or None, default=1
+        Threads that fit copies of the estimator, as in scikit-learn; None for all that
+        ``OMP_NUM_THREADS`` allows.
+    regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
+
+    Attributes
+    ----------
+    estimator_ : the estimator, fitted to all data.
+    classes_ : ndarray, shape (n_classes,)
+    oof_proba_ : ndarray, shape (n_matrices, n_classes), held-out probabilities.
+    held_out_accuracy_ : float, of these probabilities.
+    n_features_in_ : int, size of the matrices.
+
+    Examples
+    --------
+    >>> from divlearn.nearest import DivergenceKNN
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(3, 30, 4, random_state=0)
+    >>> model = CalibratedClassifier(DivergenceKNN(5), random_state=0).fit(X[::2], y[::2])
+    >>> model.score(X[1::2], y[1::2])
+    1.0
+    """
+
+    def _check_parameters(self) -> None:
+        known = [hasattr(self.estimator, name) for name in ("predict_proba", "decision_function")]
+        if not hasattr(self.estimator, "fit") or not any(known):
+            raise ValueError(
+                f"{self.estimator!r} must have fit, and predict_proba or decision_function; pass a "
+                "classifier that has"
+            )
+
+    def _answer(self, model: BaseEstimator, matrices: RealArray) -> RealArray:
+        if hasattr(model, "predict_proba"):
+            return np.log(np.maximum(model.predict_proba(matrices), _LEAST))
+        decisions = np.asarray(model.decision_function(matrices))
+        return np.stack([-decisions, decisions], axis=1) / 2 if decisions.ndim == 1 else decisions
+
+
+class CrossValidatedRegressor(Wrapped, HeldOutRegressor[tuple[()]]):
+    """A regressor of SPD matrices, with its held-out predictions.
+
+    It is fitted to all data and to the training part of every fold. `SPDRegressor` wraps its users'
+    regressors in this.
+
+    Parameters
+    ----------
+    estimator : regressor or pipeline
+        It takes matrices, shape (n_matrices, d, d), and has `predict`. Sample weights and groups
+        are passed to it if its `fit` takes them.
+    cv, random_state, n_jobs, regularize : as in `CalibratedClassifier`
+
+    Attributes
+    ----------
+    estimator_ : the estimator, fitted to all data.
+    oof_prediction_ : ndarray, shape (n_matrices,), held-out predictions.
+    held_out_r2_, held_out_mae_ : float, of these predictions.
+    n_features_in_ : int, size of the matrices.
+
+    Examples
+    --------
+    >>> from divlearn.iddl import IDDLRegressor
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, _ = make_wishart_clusters(1, 120, 3, random_state=0)
+    >>> y = np.linalg.slogdet(X)[1]
+    >>> own = IDDLRegressor(2, rank="full", max_iter=0, random_state=0)
+    >>> model = CrossValidatedRegressor(own, random_state=0).fit(X[::2], y[::2])
+    >>> bool(model.score(X[1::2], y[1::2]) > 0.8)
+    True
+    """
+
+    def _check_parameters(self) -> None:
+        if not (hasattr(self.estimator, "fit") and hasattr(self.estimator, "predict")):
+            raise ValueError(f"{self.estimator!r} must have fit and predict; pass a regressor")
+
+    def _answer(self, model: BaseEstimator, matrices: RealArray) -> RealArray:
+        numbers: RealArray = np.asarray(model.predict(matrices), float).reshape(len(matrices))
+        return (numbers - self.mean_) / self.scale_
