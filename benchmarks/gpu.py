@@ -232,8 +232,8 @@ def ten_million() -> dict[str, float]:
 
 def objective_time() -> dict[str, float]:
     """One objective and gradient of IDDL, 13,375 x 775, d = 51, the data on the GPU."""
+    from divlearn.heads.losses import RidgeLoss
     from divlearn.iddl.features import FeatureMap, make_variant
-    from divlearn.iddl.losses import RidgeLoss
     from divlearn.iddl.objective import Dictionary, Objective, encode_rows
     from divlearn.sharded.opening import open_data
 

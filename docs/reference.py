@@ -51,6 +51,7 @@ INTERNAL = {
     "cli",
     "files",
     "geometry",
+    "heads",
     "hermitian",
     "log_vectors",
     "optim",

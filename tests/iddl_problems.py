@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from divlearn.heads.heads import slopes_of, solve_head
+from divlearn.heads.samples import Samples
 from divlearn.iddl.features import FeatureMap
-from divlearn.iddl.heads import Samples, slopes_of, solve_head
 from divlearn.sharded.opening import open_data
 
 

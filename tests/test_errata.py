@@ -15,7 +15,7 @@ from iddl_problems import solve
 from scipy.optimize import approx_fprime
 
 from divlearn import get_engine
-from divlearn.iddl.losses import HingeLoss, RidgeLoss
+from divlearn.heads.losses import HingeLoss, RidgeLoss
 from divlearn.spd import powm
 
 ALPHA, BETA = np.array([0.7, 0.3]), np.array([0.4, 0.9])

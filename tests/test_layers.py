@@ -55,6 +55,7 @@ ORDER = [
     "datasets",
     "likelihood",
     "sharded",
+    "heads",
     "iddl",
     "cluster",
     "kernels",

@@ -16,8 +16,9 @@ from divlearn.arrays import to_device_of, to_host
 from divlearn.cluster import ABKMeans, ABMixture
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import ReferenceEngine
-from divlearn.iddl import IDDLClassifier, IDDLRegressor, Recipe, heads
-from divlearn.iddl.losses import RidgeLoss
+from divlearn.heads import samples
+from divlearn.heads.losses import RidgeLoss
+from divlearn.iddl import IDDLClassifier, IDDLRegressor, Recipe
 from divlearn.kernels import DivergenceKernelClassifier, DivergenceKernelRegressor
 from divlearn.log_vectors import log_vectors
 from divlearn.nearest import DivergenceKNN, NearestClassifier, NearestRegressor
@@ -35,7 +36,7 @@ def data():
 @pytest.fixture(autouse=True)
 def crossed(monkeypatch):
     """Start to count; what is too small for a device to be worth it would cross as well."""
-    monkeypatch.setattr(heads, "_FEW", 0)
+    monkeypatch.setattr(samples, "_FEW", 0)
     DeviceArray.crossed.clear()
     return DeviceArray.crossed
 
@@ -124,7 +125,7 @@ def test_all_that_a_fit_may_do_goes_on_a_device(data, settings):
 
 def test_small_heads_are_found_on_the_host(data, monkeypatch):
     X, y = data
-    monkeypatch.setattr(heads, "_FEW", 1 << 17)
+    monkeypatch.setattr(samples, "_FEW", 1 << 17)
     right, found, _ = fit_both(classifier(loss="softmax"), X, y)
     assert np.array_equal(found.predict_proba(X), right.predict_proba(X))
 

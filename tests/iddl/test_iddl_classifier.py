@@ -22,8 +22,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from divlearn import pairwise_abld
 from divlearn.datasets import make_wishart_clusters
+from divlearn.heads.losses import HingeLoss, RidgeLoss
 from divlearn.iddl import IDDLClassifier, Recipe, classifier, learning
-from divlearn.iddl.losses import HingeLoss, RidgeLoss
 
 FAST = {"n_atoms": 6, "rank": "full", "cv": 2, "max_iter": 3, "random_state": 0}
 

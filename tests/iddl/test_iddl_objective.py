@@ -13,8 +13,8 @@ from sklearn.cluster import KMeans
 from divlearn.engines import ReferenceEngine, get_engine
 from divlearn.fitting import listen
 from divlearn.geometry import logm
+from divlearn.heads.losses import LOSSES
 from divlearn.iddl.features import make_variant
-from divlearn.iddl.losses import LOSSES
 from divlearn.iddl.objective import Dictionary, Objective
 from divlearn.iddl.solvers import AtomBlock, ParameterBlock, solve_bcd, solve_joint
 from divlearn.iddl.stochastic import solve_stochastic

@@ -14,8 +14,8 @@ from sklearn.model_selection import KFold
 from divlearn import abld, pairwise_abld
 from divlearn.datasets import make_wishart_clusters
 from divlearn.fitting.calibration import fit_temperature
+from divlearn.heads.losses import RidgeLoss
 from divlearn.iddl import IDDLClassifier, IDDLRegressor, IDDLTransformer, Recipe
-from divlearn.iddl.losses import RidgeLoss
 
 VALUES = [0.0, 0.25, 0.5, 1.0, 1.5, 2.0]
 GAMMA = 1e-3

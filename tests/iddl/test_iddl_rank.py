@@ -9,10 +9,10 @@ from scipy.linalg import eigh
 from sklearn.model_selection import GroupKFold
 
 from divlearn import IDDLClassifier, IDDLRegressor, IDDLTransformer, load, save
+from divlearn.heads.losses import SoftmaxLoss
 from divlearn.iddl import Recipe
 from divlearn.iddl.features import FeatureMap, make_variant
 from divlearn.iddl.learning import Choice, Learned, join_ranks
-from divlearn.iddl.losses import SoftmaxLoss
 from divlearn.iddl.objective import Filters, Objective
 from divlearn.iddl.training import Model, initial_filters
 from divlearn.sharded.opening import open_data

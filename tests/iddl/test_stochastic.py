@@ -13,8 +13,8 @@ import pytest
 from failing_engine import FailingEngine
 from test_iddl_objective import make
 
+from divlearn.heads.losses import LOSSES
 from divlearn.iddl import stochastic
-from divlearn.iddl.losses import LOSSES
 from divlearn.iddl.objective import Dictionary, Objective
 from divlearn.iddl.solvers import solve_joint
 from divlearn.iddl.stochastic import Learner, Moments, solve_stochastic, take_rows

@@ -33,6 +33,7 @@ from divlearn.descriptors import (
     RBFKernelDescriptor,
     RegionCovariance,
 )
+from divlearn.heads.losses import LOSSES
 from divlearn.iddl import Recipe
 from divlearn.models import trust
 from divlearn.nearest import DivergenceKNN, DivergenceMDM
@@ -291,6 +292,12 @@ def test_files_of_the_third_format_are_read():
     expected = DivergenceMDM("stein").fit(X, np.array(["a", "b"], dtype=object)[y])
     np.testing.assert_allclose(found.means_, expected.means_, rtol=1e-9)
     np.testing.assert_array_equal(found.predict(X), expected.predict(X))
+
+
+def test_losses_are_found_by_their_earlier_names():
+    """Files name them divlearn.iddl.HingeLoss, from where they moved."""
+    for kind in LOSSES.values():
+        assert trust.find(f"divlearn.iddl.{kind.__name__}") is kind
 
 
 @pytest.mark.parametrize(

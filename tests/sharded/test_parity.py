@@ -9,8 +9,8 @@ from divlearn import SPDClassifier
 from divlearn.baselines import LogEuclideanSVM
 from divlearn.cluster import ABKMeans, ABMixture, KarcherKMeans, LogEuclideanKMeans
 from divlearn.datasets import make_wishart_clusters
+from divlearn.heads.losses import RidgeLoss
 from divlearn.iddl import IDDLClassifier, IDDLRegressor, IDDLTransformer, Recipe
-from divlearn.iddl.losses import RidgeLoss
 from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.sharded import open_shards
 

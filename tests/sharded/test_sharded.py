@@ -9,9 +9,9 @@ from iddl_problems import start_features
 from divlearn.cluster import ABKMeans
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import get_engine
+from divlearn.heads.losses import LOSSES
 from divlearn.iddl import IDDLClassifier, Recipe
 from divlearn.iddl.features import column_moments, make_variant, merge_moments
-from divlearn.iddl.losses import LOSSES
 from divlearn.iddl.objective import Dictionary, Objective
 from divlearn.iddl.stochastic import _spread
 from divlearn.sharded import encode, open_shards

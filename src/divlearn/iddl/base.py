@@ -22,6 +22,7 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import MatricesMixin
 from divlearn.fitting.progress import say, track
+from divlearn.heads.losses import LOSSES, Loss
 from divlearn.iddl.features import Divergences, Variant, make_variant, starts_from_grid, uses_line
 from divlearn.iddl.learning import (
     Choice,
@@ -34,7 +35,6 @@ from divlearn.iddl.learning import (
     shares_without_each,
     train_folds,
 )
-from divlearn.iddl.losses import LOSSES, Loss
 from divlearn.iddl.objective import are_filters
 from divlearn.iddl.summary import name_point, summarize
 from divlearn.iddl.tasks import Task

@@ -11,7 +11,7 @@ import numpy as np
 from divlearn.arrays import Indices, RealArray, to_device_of, to_host
 from divlearn.divergence import get_member
 from divlearn.divergence.named import MEMBERS, DivergenceLike
-from divlearn.iddl.losses import Targets
+from divlearn.heads.losses import Targets
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 

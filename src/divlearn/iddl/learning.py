@@ -14,9 +14,10 @@ from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.interrupts import stoppable
 from divlearn.fitting.progress import tell, track
+from divlearn.heads.heads import scores_of, solve_head
+from divlearn.heads.losses import Loss
+from divlearn.heads.samples import Head, Samples
 from divlearn.iddl.features import Point, Variant
-from divlearn.iddl.heads import Head, Samples, scores_of, solve_head
-from divlearn.iddl.losses import Loss
 from divlearn.iddl.objective import are_filters
 from divlearn.iddl.tasks import Task
 from divlearn.iddl.training import History, Judge, Model, Part, Settings, Trained, train

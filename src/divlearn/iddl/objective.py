@@ -12,9 +12,10 @@ from divlearn.arrays import RealArray, to_device_of, to_host
 from divlearn.engines import Prepared
 from divlearn.engines.base import Trace
 from divlearn.engines.projected import FilterPullback
+from divlearn.heads.heads import objective_of, scores_of, slopes_of, solve_head
+from divlearn.heads.losses import Loss, Targets
+from divlearn.heads.samples import Head, Samples
 from divlearn.iddl.features import FeatureMap, Units, Variant
-from divlearn.iddl.heads import Head, Samples, objective_of, scores_of, slopes_of, solve_head
-from divlearn.iddl.losses import Loss, Targets
 from divlearn.optim.frames import in_frames, move_frames
 from divlearn.optim.problem import Trial
 from divlearn.sharded.blocks import Block

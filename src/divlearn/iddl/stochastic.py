@@ -11,9 +11,9 @@ import numpy as np
 from divlearn.arrays import Indices, IntArray, RealArray, to_host
 from divlearn.checks import check_finite
 from divlearn.fitting.interrupts import stoppable
+from divlearn.heads.losses import Targets
+from divlearn.heads.samples import Head
 from divlearn.iddl.features import units_on_host
-from divlearn.iddl.heads import Head
-from divlearn.iddl.losses import Targets
 from divlearn.iddl.objective import Dictionary, Objective, head_slopes
 from divlearn.iddl.solvers import Fit, Run, first_trial
 from divlearn.optim.problem import Trial, projected

@@ -24,8 +24,8 @@ from divlearn.fitting.targets import (
     join_classes,
     keep_classes,
 )
+from divlearn.heads.losses import Targets
 from divlearn.iddl.features import Moments, column_moments, merge_moments
-from divlearn.iddl.losses import Targets
 from divlearn.iddl.training import Judge, Part
 from divlearn.sharded.blocks import Block, block_in_memory, locate_block
 from divlearn.sharded.shards import SAMPLE, MemoryShards, Parts, Shards, draw_rows

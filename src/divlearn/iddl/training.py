@@ -14,9 +14,10 @@ from sklearn.cluster import KMeans
 
 from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
 from divlearn.fitting.interrupts import is_interrupted
+from divlearn.heads.heads import scores_of, solve_heads
+from divlearn.heads.losses import Loss, Targets
+from divlearn.heads.samples import Head
 from divlearn.iddl.features import FeatureMap, Units, Variant, units_on_host
-from divlearn.iddl.heads import Head, scores_of, solve_heads
-from divlearn.iddl.losses import Loss, Targets
 from divlearn.iddl.objective import Dictionary, Filters, Objective, are_filters, encode_rows
 from divlearn.iddl.solvers import Fit, solve_bcd, solve_joint
 from divlearn.iddl.stochastic import solve_stochastic

@@ -30,7 +30,7 @@ _NUMERIC = ("numpy", "scipy.special")  # whose ufuncs and types of numbers are
 # Modules whose functions and classes compute, and do nothing else.
 _PURE = (
     "divlearn.fitting.rows",
-    "divlearn.iddl.losses",
+    "divlearn.heads.losses",
     "pyriemann.clustering",
     "pyriemann.geometry",
     "pyriemann.utils",

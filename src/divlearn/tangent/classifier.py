@@ -20,8 +20,9 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Folded
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training, in_turn
 from divlearn.geometry import invsqrtm
-from divlearn.iddl.heads import Head, Samples, solve_head
-from divlearn.iddl.losses import SoftmaxLoss
+from divlearn.heads.heads import solve_head
+from divlearn.heads.losses import SoftmaxLoss
+from divlearn.heads.samples import Head, Samples
 from divlearn.kernels.classifier import COUPLED, Candidate, decide_pairs, fit_svc
 from divlearn.kernels.landmarks import (
     Landmarks,

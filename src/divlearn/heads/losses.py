@@ -1,7 +1,7 @@
 """Losses of scores. To add one, see docs/extending.md.
 
-The linear head that minimises a loss is solved for inside the objective (`divlearn.iddl.heads`), so
-the gradient in the features is the partial one (envelope theorem).
+The linear head that minimises a loss is solved for inside the objective of IDDL, so the gradient in
+the features is the partial one (envelope theorem).
 """
 
 from __future__ import annotations

@@ -1,22 +1,17 @@
-"""Linear heads: ridge in closed form, other losses by Newton's method.
-
-Samples lie in blocks, in memory, on a device or on workers; sums over them come here.
-"""
+"""Newton's method for heads of losses that have no closed form."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from divlearn.arrays import RealArray, on_device, to_device_of, to_host
 from divlearn.checks import check_finite
 from divlearn.engines.softmax import is_compiled, newton_step, softmax_sums
-from divlearn.iddl.losses import Loss, SoftmaxLoss, Targets
+from divlearn.heads.losses import Loss, SoftmaxLoss, Targets
+from divlearn.heads.samples import Head, Samples
 from divlearn.sharded.blocks import Block
-from divlearn.sharded.shards import Parts, Shards
 from divlearn.threads import Result, map_rows
 
 _NEWTON_STEPS = 50
@@ -27,138 +22,11 @@ _ROUNDING = 1e-14
 _LAST_GAIN = 100  # times the tolerance: root of the relative gain of a step that is the last
 _SINGLE = 1e-5  # least tolerance for which single precision finds directions
 _NEGLIGIBLE = 0.05  # of a penalty: variance of a direction that it leaves less than a hundredth of
-_RANK = 1e-13  # share of the largest variance below which a direction holds nothing but rounding
 _DAMPING = 1e-2
 _TINY = float(np.finfo(float).tiny)
-# Weights and bias.
-Head = tuple[Annotated[RealArray, "n_outputs n_features"], Annotated[RealArray, "n_outputs"]]
-
-_FEW = 1 << 17  # entries of a design for which launching on a device takes longer than the host
 _LARGEST_HESSIAN = 150  # entries of a head, for which it costs no more than twenty products
 _ROWS = 1024  # of a design that one thread sums over
 _MUCH = 1 << 24  # multiplications of a product from which on threads pay
-
-
-class Samples:
-    """Features, and (targets, weights) of every block; all weights sum to one.
-
-    Features of a block have the shape (n_samples, n_features). For `solve_heads` they are a stack
-    of such arrays, and so are centres and products.
-    """
-
-    def __init__(self, shards: Shards, targets: Parts, features: Parts, bias: bool) -> None:
-        self.shards, self.targets, self.features, self.bias = shards, targets, features, bias
-        self._turned: tuple[tuple[int, bool], list[Parts]] | None = None
-
-    @cached_property
-    def centre(self) -> tuple[RealArray, RealArray]:
-        """Means of features and targets; zeros where there is no bias."""
-        if self.bias:
-            return self.shards.reduce(_means, parts=[self.targets, self.features])
-        cross = self.products[1]
-        return np.zeros(cross.shape[:-1]), np.zeros(cross.shape[-1])
-
-    @cached_property
-    def products(self) -> tuple[RealArray, RealArray]:
-        """Products of features with features and with targets, around the centre."""
-        centre = self.centre if self.bias else None
-        parts = [self.targets, self.features]
-        both: RealArray = self.shards.reduce(_products, centre, parts=parts)
-        check_finite(float(np.abs(both).max()), "a product of features", "that a head sees")
-        n_features = both.shape[-2]
-        return both[..., :n_features], both[..., n_features:]
-
-    @cached_property
-    def components(self) -> tuple[RealArray, RealArray]:
-        """Mean squares along principal components of features and bias, and these.
-
-        Columns often depend on each other; directions without variance are left out.
-        """
-        middle, gram = self.centre[0], self.products[0]
-        if self.bias:
-            column = np.append(middle, 1.0)
-            gram = np.pad(gram, (0, 1)) + np.outer(column, column)
-        spread, basis = np.linalg.eigh(gram)
-        kept = spread > _RANK * spread[-1] if spread[-1] > 0 else spread == spread[-1]
-        return spread[kept], basis[:, kept]
-
-    def turn(self, n_left_out: int, rough: bool) -> list[Parts]:
-        """Hold targets, and the design in its principal components, where iterations are faster.
-
-        The first components, of the least variance, may be left out. Where few digits do, the
-        design is held in few digits, too.
-        """
-        if self._turned is None or self._turned[0] != (n_left_out, rough):
-            basis, targets = self.components[1][:, n_left_out:], self.targets
-            turned = self.shards.hold(_turn, basis, self.bias, rough, parts=[self.features])
-            if self.shards.whole is not None:
-                targets = self.shards.hold(_follow, parts=[targets, turned])
-            self._turned = (n_left_out, rough), [targets, turned]
-        return self._turned[1]
-
-
-def solve_head(
-    loss: Loss, samples: Samples, gamma: float, warm: Head | None = None
-) -> tuple[Head, float]:
-    """Find the best head; returns it and the objective."""
-    if loss.quadratic:
-        head = _ridge_head(*samples.centre, *samples.products, gamma)
-        return head, objective_of(loss, samples, head, gamma)
-    n_features, n_outputs = map(len, samples.centre)
-    if warm is not None and warm[0].shape[1] != n_features:
-        warm = None
-    value = np.inf
-    for one in loss.stages():
-        warm, value = _Newton(one, samples, gamma, (n_outputs, n_features)).minimize(warm)
-    assert warm is not None
-    return warm, value
-
-
-def solve_heads(loss: Loss, shards: Shards, targets: Parts, stack: RealArray, gamma: float) -> Head:
-    """Find the best heads for a stack of features of one block; weights and biases are stacked."""
-    if loss.quadratic:
-        samples = Samples(shards, targets, [stack], loss.bias)
-        (middles, level), (grams, crosses) = samples.centre, samples.products
-        known = zip(middles, grams, crosses, strict=True)
-        heads = [_ridge_head(middle, level, gram, cross, gamma) for middle, gram, cross in known]
-    else:
-        every = (Samples(shards, targets, [features], loss.bias) for features in stack)
-        heads = [solve_head(loss, samples, gamma)[0] for samples in every]
-    weights, biases = zip(*heads, strict=True)
-    return np.stack(weights), np.stack(biases)
-
-
-def _ridge_head(
-    middle: RealArray, level: RealArray, gram: RealArray, cross: RealArray, gamma: float
-) -> Head:
-    penalized = gram + 2 * gamma * np.eye(len(gram))
-    try:
-        W = cho_solve(cho_factor(penalized), cross).T
-    except LinAlgError:
-        W = np.linalg.lstsq(penalized, cross, rcond=None)[0].T
-    return W, level - W @ middle
-
-
-def objective_of(loss: Loss, samples: Samples, head: Head, gamma: float) -> float:
-    """Weighted sum of the losses of a head, and its penalty."""
-    parts = [samples.targets, samples.features]
-    losses = float(samples.shards.reduce(_losses, loss, head, parts=parts))
-    return losses + gamma * float((head[0] ** 2).sum())
-
-
-def scores_of(head: Head, features: RealArray) -> RealArray:
-    """Scores of some samples, shape (n_samples, n_outputs); heads and features may be stacks."""
-    weights, bias = (to_device_of(one, features) for one in head)
-    return features @ weights.mT + bias[..., None, :]
-
-
-def slopes_of(targets: Targets, features: RealArray, loss: Loss, head: Head) -> RealArray:
-    """Weighted gradients of the losses of some samples in their scores."""
-    wanted, weights = targets
-    return weights[:, None] * loss.expand(scores_of(head, features), wanted).slopes
-
-
-# --- Newton's method ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +38,7 @@ class _State:
     curvature: Any = None  # second derivatives, for one block in memory
 
 
-class _Newton:
+class Newton:
     """Few steps by conjugate gradients, in components where Hessians are about diagonal."""
 
     def __init__(self, loss: Loss, samples: Samples, gamma: float, shape: tuple[int, int]) -> None:
@@ -334,44 +202,7 @@ class _Newton:
         return best
 
 
-# --- what blocks compute: they get (targets, weights), then features or the turned design ---------
-
-
-def _means(_: Block, targets: Targets, features: RealArray) -> tuple[RealArray, RealArray]:
-    wanted, weights = targets
-    return to_host(weights @ features), to_host(weights @ wanted)
-
-
-def _products(
-    _: Block, targets: Targets, features: RealArray, centre: tuple[RealArray, RealArray] | None
-) -> RealArray:
-    wanted, weights = targets
-    if centre is not None:
-        middle, level = (to_device_of(one, features) for one in centre)
-        features, wanted = features - middle[..., None, :], wanted - level
-    weighted = weights[:, None] * features
-    both = [features.mT @ weighted, weighted.mT @ wanted]
-    return to_host(np.concatenate(both, axis=-1))
-
-
-def _turn(
-    _: Block, features: RealArray, basis: RealArray, bias: bool, rough: bool
-) -> tuple[RealArray, RealArray]:
-    turned: RealArray = features @ to_device_of(basis[: features.shape[1]], features)
-    if bias:
-        turned = turned + to_device_of(basis[-1], features)
-    if turned.size <= _FEW:
-        turned = to_host(turned)
-    return turned, turned.astype(np.float32) if rough else turned
-
-
-def _follow(_: Block, targets: Targets, turned: Any) -> Any:
-    return tuple(to_device_of(one, turned[0]) for one in targets)
-
-
-def _losses(_: Block, targets: Targets, features: RealArray, loss: Loss, head: Head) -> float:
-    wanted, weights = targets
-    return float(weights @ loss.expand(scores_of(head, features), wanted).losses)
+# --- what blocks compute: they get (targets, weights), then the turned design -------------------
 
 
 def _sums(

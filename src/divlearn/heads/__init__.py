@@ -1,0 +1,1 @@
+"""Linear heads on features: losses of their scores, and the best head for a loss."""
