@@ -10,7 +10,7 @@ from sklearn.svm import SVC
 from divlearn.datasets import make_wishart_clusters
 from divlearn.tangent import TangentClassifier
 from divlearn.tangent.classifier import _METHODS, OnLandmarks
-from divlearn.tangent.discriminants import span
+from divlearn.heads.discriminants import span
 
 
 def make():

@@ -15,7 +15,7 @@ from divlearn.geometry import compose, expm, graded_eigh, invsqrtm, sqrtm
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import mean_abld
 from divlearn.sharded.blocks import engine_for
-from divlearn.tangent.discriminants import fit_lda
+from divlearn.heads.discriminants import fit_lda
 
 _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
 _FILTER_TOLERANCE = 1e-9  # likewise, where a filter is learned

@@ -37,7 +37,7 @@ from divlearn.log_vectors import log_vectors, squared_distances
 from divlearn.means import mean_abld
 from divlearn.sharded.blocks import Block, EngineChoice
 from divlearn.sharded.shards import MemoryShards
-from divlearn.tangent.discriminants import RDA, Linear, Quadratic, fit_lda, span
+from divlearn.heads.discriminants import RDA, Linear, Quadratic, fit_lda, span
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,7 +234,7 @@ def _lda(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
 
 
 def _rda(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
-    return RDA(vectors, y, _shares(y, weights)).learn
+    return RDA(vectors, y, weights).learn
 
 
 def _logistic(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:

@@ -17,7 +17,7 @@ from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
 from divlearn.kernels.classifier import Candidate
 from divlearn.log_vectors import log_vectors
 from divlearn.tangent.classifier import check_point, space
-from divlearn.tangent.discriminants import Linear
+from divlearn.heads.discriminants import Linear
 
 _PENALTIES = tuple(10.0 ** (power / 2) for power in range(-8, 9))  # to choose from
 

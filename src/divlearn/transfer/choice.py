@@ -9,7 +9,7 @@ from divlearn.fitting.calibration import calibrate
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.selection import average_held_out
-from divlearn.tangent.discriminants import fit_lda
+from divlearn.heads.discriminants import fit_lda
 
 _FOLDS = 10  # at most
 _LEAST = np.log(1e-4)  # of logarithms in the loss: no single matrix decides

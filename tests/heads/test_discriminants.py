@@ -11,7 +11,7 @@ from sklearn.discriminant_analysis import (
     QuadraticDiscriminantAnalysis,
 )
 
-from divlearn.tangent.discriminants import RDA, fit_lda
+from divlearn.heads.discriminants import RDA, fit_lda
 
 PRIORS = np.array([0.2, 0.5, 0.3])
 
@@ -42,18 +42,23 @@ def test_lda_is_that_of_scikit_learn(n_entries, counts):
 @pytest.mark.parametrize("counts", [(6, 9, 5), (1, 9, 5)])
 def test_rda_is_that_of_the_formula_in_full_space(n_entries, shrink, pool, counts):
     vectors, codes, new = make(n_entries, counts)
-    parts = [vectors[codes == k] for k in range(3)]
-    scatters = [(part - part.mean(axis=0)).T @ (part - part.mean(axis=0)) for part in parts]
-    freedom = len(codes) - 3
-    pooled = sum(scatters) / freedom
+    weights = np.random.default_rng(1).uniform(0.5, 2, len(codes))
+    shares = weights / weights.sum()
+    groups = [np.flatnonzero(codes == k) for k in range(3)]
+    means = [np.average(vectors[rows], axis=0, weights=weights[rows]) for rows in groups]
+    gaps = [vectors[rows] - mean for rows, mean in zip(groups, means, strict=True)]
+    scatters = [gap.T @ np.diag(shares[rows]) @ gap for rows, gap in zip(groups, gaps, strict=True)]
+    n, freedom = len(codes), len(codes) - 3
+    pooled = sum(scatters) * n / freedom
     level = np.trace(pooled) / min(n_entries, freedom)
     expected = np.empty((len(new), 3))
-    for k, part in enumerate(parts):
-        S = (1 - pool) * scatters[k] / max(len(part) - 1, 1) + pool * pooled
+    for k, rows in enumerate(groups):
+        share, count = shares[rows].sum(), len(rows)
+        S = (1 - pool) * scatters[k] / share * count / max(count - 1, 1) + pool * pooled
         S = (1 - shrink) * S + shrink * level * np.eye(n_entries)
-        density = multivariate_normal(part.mean(axis=0), S)
-        expected[:, k] = np.log(PRIORS[k]) + density.logpdf(new)
-    scores = RDA(vectors, codes, PRIORS).learn(shrink, pool).decide(new)
+        density = multivariate_normal(means[k], S)
+        expected[:, k] = np.log(share) + density.logpdf(new)
+    scores = RDA(vectors, codes, weights).learn(shrink, pool).decide(new)
     np.testing.assert_allclose(scores - scores[:, :1], expected - expected[:, :1], rtol=1e-8)
 
 
@@ -66,14 +71,14 @@ def test_rda_without_pooling_is_the_regularised_qda_of_scikit_learn():
     # (1 - r) s^2 S + r I with their covariances is s^2 times (1 - g) S + g mu I with ours.
     r = 1 - (1 - 0.2) * divisor / 11
     s = np.sqrt(r / (0.2 * squares / 33 / 4))
-    theirs = QuadraticDiscriminantAnalysis(reg_param=r, priors=PRIORS).fit(s * vectors, codes)
-    found = softmax(RDA(vectors, codes, PRIORS).learn(0.2, 0.0).decide(new), axis=1)
+    theirs = QuadraticDiscriminantAnalysis(reg_param=r).fit(s * vectors, codes)
+    found = softmax(RDA(vectors, codes, np.ones(36)).learn(0.2, 0.0).decide(new), axis=1)
     np.testing.assert_allclose(found, theirs.predict_proba(s * new), rtol=1e-8)
 
 
 def test_fully_pooled_rda_is_linear():
     vectors, codes, new = make(60)
-    model = RDA(vectors, codes, PRIORS).learn(0.1, 1.0)
+    model = RDA(vectors, codes, np.ones(len(codes))).learn(0.1, 1.0)
     scores = model.decide(np.stack([new, -new, 0 * new]).reshape(-1, 60))
     scores = (scores - scores[:, :1]).reshape(3, -1, 3)
     np.testing.assert_allclose((scores[0] + scores[1]) / 2, scores[2], atol=1e-9)

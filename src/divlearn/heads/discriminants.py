@@ -102,25 +102,32 @@ class RDA:
     sees g mu I in every class.
     """
 
-    def __init__(self, vectors: RealArray, codes: Indices, priors: RealArray) -> None:
+    def __init__(self, vectors: RealArray, codes: Indices, weights: RealArray) -> None:
+        shares = weights / weights.sum()
+        priors = np.bincount(codes, shares)
         self._logs = np.log(priors)
         reduction = span(vectors)
         inside = vectors if reduction is None else vectors @ reduction
         groups = [np.flatnonzero(codes == k) for k in range(len(priors))]
-        means = np.stack([inside[rows].mean(axis=0) for rows in groups])
+        inner = to_device_of(shares, inside)
+        means = np.stack([inner[rows] / inner[rows].sum() @ inside[rows] for rows in groups])
         centred = inside - means[codes]
-        freedom = len(codes) - len(priors)
         _check_spread(centred)
-        pooled = centred.T @ centred / freedom
+        centred *= np.sqrt(inner)[:, None]
+        freedom = len(codes) - len(priors)
+        pooled = centred.T @ centred * (len(codes) / freedom)
         values, axes = np.linalg.eigh(pooled)
         self._values = np.maximum(values, 0.0)
         self._level = float(self._values.sum()) / min(vectors.shape[1], freedom)
         self._axes = axes if reduction is None else reduction @ axes
         self._means = means @ axes
         # R^T R is the covariance of a class, and R has no more rows than needed.
+        scales = [
+            np.sqrt(len(rows) / max(len(rows) - 1, 1) / priors[k]) for k, rows in enumerate(groups)
+        ]
         self._roots = [
-            np.linalg.qr(mine @ axes, mode="r") / np.sqrt(max(len(mine) - 1, 1))
-            for mine in (centred[rows] for rows in groups)
+            np.linalg.qr(centred[rows] @ axes, mode="r") * scale
+            for rows, scale in zip(groups, scales, strict=True)
         ]
 
     def learn(self, shrink: float, pool: float) -> Quadratic:
