@@ -170,7 +170,7 @@ def test_start_learned_and_average_compete(judged_by, losses, kept):
     if kept == "both are":
         alone = copy(model)
         alone.starts_ = []
-        mean = alone._mean_scores(X) / 2 + start._mean_scores(X) / 2
+        mean = alone._scores(X) / 2 + start._scores(X) / 2
         expected = softmax(mean / model.temperature_, axis=1)
         np.testing.assert_allclose(model.predict_proba(X), expected)
 

@@ -58,7 +58,7 @@ def test_learned_pairs_are_ranges(data):
 def test_a_single_model_and_lower_ranks_have_no_comparison(data):
     single = IDDLClassifier(n_atoms=3, max_iter=1, cv=None, rank="full", random_state=0).fit(*data)
     assert "Gain" not in single.summary()
-    low = IDDLClassifier(n_atoms=3, max_iter=1, rank=2, random_state=0).fit(*data)
+    low = IDDLClassifier(3, loss="softmax", max_iter=1, rank=2, random_state=0).fit(*data)
     assert low.summary() == f"Models: {len(low.models_) + len(low.starts_)} of rank 2"
 
 

@@ -8,9 +8,9 @@ from scipy.special import softmax
 from sklearn.svm import SVC
 
 from divlearn.datasets import make_wishart_clusters
+from divlearn.heads.discriminants import span
 from divlearn.tangent import TangentClassifier
 from divlearn.tangent.classifier import _METHODS, OnLandmarks
-from divlearn.heads.discriminants import span
 
 
 def make():

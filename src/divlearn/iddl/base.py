@@ -23,6 +23,7 @@ from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import MatricesMixin
 from divlearn.fitting.progress import say, track
 from divlearn.heads.losses import LOSSES, Loss
+from divlearn.iddl.discriminants import add_discriminants
 from divlearn.iddl.features import Divergences, Variant, make_variant, starts_from_grid, uses_line
 from divlearn.iddl.learning import (
     Choice,
@@ -32,7 +33,7 @@ from divlearn.iddl.learning import (
     choose_penalty,
     join_ranks,
     learn_single,
-    shares_without_each,
+    losses_without_each,
     train_folds,
 )
 from divlearn.iddl.objective import are_filters
@@ -41,15 +42,16 @@ from divlearn.iddl.tasks import Task
 from divlearn.iddl.training import (
     METHODS,
     SOLVERS,
+    Discriminant,
     History,
     Model,
     Part,
     Settings,
     initial_atoms,
     initial_filters,
-    mean_scores,
     search_plane,
     start_model,
+    sum_scores,
 )
 from divlearn.log_vectors import log_vectors
 from divlearn.sharded.blocks import targets_block
@@ -151,6 +153,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     loss: str | Loss | type[Loss] = "auto"
     models_: list[Model]  # files of models are checked by these
     starts_: list[Model]
+    discriminants_: list[Discriminant]
     loss_: str
     penalty_: float
     n_iter_: int
@@ -188,8 +191,16 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
                     if is_interrupted():
                         break
             joined = join_ranks(kept, task) if len(kept) > 1 else kept[0]
+            self._keep_losses(joined, task)
+            if self._adds_discriminants(task):
+                with stoppable(lambda: joined):
+                    joined = add_discriminants(joined, task)
         self._keep(joined, task)
         return joined
+
+    def _adds_discriminants(self, task: Task) -> bool:
+        """Whether to try discriminants of the features: for classes, if no loss is given."""
+        return self.loss == "auto" and task.codes is not None and self.cv is not None
 
     def _ranks(self, d: int) -> list[int | None]:
         """Return the ranks of atoms, None for full rank."""
@@ -295,17 +306,22 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     def _keep(self, learned: Learned, task: Task) -> None:
         choice = learned.choice
         self.models_, self.starts_ = learned.models, learned.starts
+        self.discriminants_ = learned.discriminants
         self.loss_, self.penalty_ = choice.loss.name, choice.penalty
         self.n_iter_, self.message_ = learned.n_iter, learned.message
         if is_interrupted() and "interrupted" not in self.message_:
             self.message_ += "; interrupted by the user"
         self.stop_reasons_, self.history_ = learned.stop_reasons, learned.history
-        self.held_out_losses_ = {name_point(*point): one for point, one in learned.fixed.items()}
-        if learned.without:
-            sizes = [len(held) for _, held in task.folds]
-            self.held_out_losses_["model"] = shares_without_each(learned.without, sizes)
+        if learned.discriminants:
+            self.held_out_losses_["with discriminants"] = losses_without_each(learned, task)
         self.n_features_in_ = task.shards.d
         say(self, f"loss {self.loss_}, penalty={self.penalty_:g}: {self.message_}")
+
+    def _keep_losses(self, learned: Learned, task: Task) -> None:
+        """Keep held-out losses, row by row, of linear heads that see one divergence or all."""
+        self.held_out_losses_ = {name_point(*point): one for point, one in learned.fixed.items()}
+        if learned.without:
+            self.held_out_losses_["model"] = losses_without_each(learned, task)
 
     def _cv(self) -> Splitter:
         """Return the folds to choose by, though a single model is trained on everything."""
@@ -407,13 +423,14 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             )
         return atoms
 
-    def _map(self, function: Callable[..., RealArray], X: ArrayLike, *more: Model) -> RealArray:
+    def _map(self, function: Callable[..., RealArray], X: ArrayLike, *known: object) -> RealArray:
         shards = open_new(self, X, accuracy=LEARNING_ACCURACY)
-        return np.concatenate(shards.map(function, [*self.models_, *more]))
+        return np.concatenate(shards.map(function, *known))
 
-    def _mean_scores(self, X: ArrayLike) -> RealArray:
+    def _scores(self, X: ArrayLike) -> RealArray:
         check_is_fitted(self)
-        return self._map(mean_scores, X, *self.starts_)
+        discriminants = getattr(self, "discriminants_", [])  # files of earlier versions have none
+        return self._map(sum_scores, X, [*self.models_, *self.starts_], discriminants)
 
     @property
     def atoms_(self) -> RealArray:

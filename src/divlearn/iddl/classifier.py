@@ -289,9 +289,9 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         Their shape is (n_matrices, n_classes). For two classes, the result is the score of the
         second minus that of the first, shape (n_matrices,).
         """
-        scores = self._mean_scores(X) / self.temperature_
+        scores = self._scores(X) / self.temperature_
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes)."""
-        return softmax(self._mean_scores(X) / self.temperature_, axis=1)
+        return softmax(self._scores(X) / self.temperature_, axis=1)

@@ -20,7 +20,16 @@ from divlearn.heads.samples import Head, Samples
 from divlearn.iddl.features import Point, Variant
 from divlearn.iddl.objective import are_filters
 from divlearn.iddl.tasks import Task
-from divlearn.iddl.training import History, Judge, Model, Part, Settings, Trained, train
+from divlearn.iddl.training import (
+    Discriminant,
+    History,
+    Judge,
+    Model,
+    Part,
+    Settings,
+    Trained,
+    train,
+)
 from divlearn.sharded.blocks import Block
 
 # Weaker penalties are tried until two in a row, or one by this factor, do worse than the best.
@@ -65,6 +74,7 @@ class Learned:
     history: History
     # Held-out losses, row by row, of heads that see one divergence of the first atoms, by its pair.
     fixed: dict[Point, RealArray] = field(default_factory=dict)
+    discriminants: list[Discriminant] = field(default_factory=list)  # added to the mean of models
 
 
 def least(choices: Sequence[Choice], positions: Indices) -> Choice:
@@ -85,6 +95,11 @@ def shares_without_each(chosen: Sequence[Choice], sizes: Sequence[int]) -> RealA
     ends = np.cumsum([0, *sizes])
     own = zip(chosen, ends[:-1], ends[1:], strict=True)
     return np.concatenate([one.shares[start:end] for one, start, end in own])
+
+
+def losses_without_each(learned: Learned, task: Task) -> RealArray:
+    """Shares of held-out rows in the loss of what was learned."""
+    return shares_without_each(learned.without, [len(held) for _, held in task.folds])
 
 
 def loss_without_each(chooser: Chooser, parts: Sequence[Part]) -> float:
@@ -339,35 +354,44 @@ class Ensemble:
         return Learned(choice, without, refit(choice), starts, n_iter, message, reasons, history)
 
 
-def join_ranks(ranks: Sequence[Learned], task: Task) -> Learned:
-    """Average models of several ranks, unless full rank is better by more than one standard error.
+def join_scores(
+    kinds: Sequence[Choice], without: Sequence[Sequence[Choice]], task: Task
+) -> tuple[list[float], Choice, list[Choice]]:
+    """Average scores of several kinds of models, unless the first kind alone is clearly better.
 
-    Full rank comes first. Scores are scaled to be comparable; models have heads such that the mean
-    over all models is the mean over ranks.
+    `without` has the choices made without each fold. Returned are the factors of the kinds in the
+    average, none if it is not kept, and the choices that result.
     """
-    rows = ranks[0].choice.rows
-    folds = [np.flatnonzero(np.isin(rows, held)) for _, held in task.folds]
-
-    def average(choices: Sequence[Choice], positions: Indices) -> tuple[list[float], Choice]:
-        factors = [task.scale(one.scores[positions], rows[positions]) for one in choices]
-        scaled = [factor * one.scores for factor, one in zip(factors, choices, strict=True)]
-        scores = np.mean(scaled, axis=0)
-        return factors, replace(choices[0], scores=scores, shares=task.judge(scores, rows))
+    rows = kinds[0].rows
+    everything = np.arange(len(rows))
 
     def decide(choices: Sequence[Choice], positions: Indices) -> tuple[list[float], Choice]:
-        factors, joined = average(choices, positions)
+        known = [one.scores[positions] for one in choices]
+        factors = [task.scale(one, rows[positions]) / len(choices) for one in known]
+        scaled = [factor * one.scores for factor, one in zip(factors, choices, strict=True)]
+        scores = np.sum(scaled, axis=0)
+        joined = replace(choices[0], scores=scores, shares=task.judge(scores, rows))
         gains = (joined.shares - choices[0].shares)[positions]
         if gains.sum() > _CLEARLY * np.sqrt(len(gains)) * gains.std():
             return [], choices[0]
         return factors, joined
 
-    everything = np.arange(len(rows))
-    factors, choice = decide([one.choice for one in ranks], everything)
-    without = []
-    for number, own in enumerate(folds):
-        others = np.setdiff1d(everything, own)
-        known = [one.without[number] for one in ranks]
-        without.append(decide(known, others if len(others) else everything)[1])
+    factors, choice = decide(kinds, everything)
+    others = [np.flatnonzero(~np.isin(rows, held)) for _, held in task.folds]
+    judged = [some if len(some) else everything for some in others]
+    return factors, choice, [decide(*one)[1] for one in zip(without, judged, strict=True)]
+
+
+def join_ranks(ranks: Sequence[Learned], task: Task) -> Learned:
+    """Average models of several ranks, unless full rank, which comes first, is clearly better.
+
+    Models have heads such that the mean over all models is the mean over ranks.
+    """
+    factors, choice, without = join_scores(
+        [one.choice for one in ranks],
+        list(zip(*(one.without for one in ranks), strict=True)),
+        task,
+    )
     losses = ", ".join(f"{one.choice.held_out_loss:.4g}" for one in ranks)
     said = f"held-out losses of ranks {losses}, averaged {choice.held_out_loss:.4g}"
     if not factors:
@@ -375,9 +399,9 @@ def join_ranks(ranks: Sequence[Learned], task: Task) -> Learned:
     n_models = sum(len(one.models) + len(one.starts) for one in ranks)
     models, starts = [], []
     for one, factor in zip(ranks, factors, strict=True):
-        share = factor * n_models / (len(ranks) * (len(one.models) + len(one.starts)))
-        models += [_scaled(model, share) for model in one.models]
-        starts += [_scaled(model, share) for model in one.starts]
+        share = factor * n_models / (len(one.models) + len(one.starts))
+        models += [scaled(model, share) for model in one.models]
+        starts += [scaled(model, share) for model in one.starts]
     return replace(
         ranks[0],
         choice=choice,
@@ -389,7 +413,8 @@ def join_ranks(ranks: Sequence[Learned], task: Task) -> Learned:
     )
 
 
-def _scaled(model: Model, factor: float) -> Model:
+def scaled(model: Model, factor: float) -> Model:
+    """Multiply the head of a model."""
     weights, bias = model.head
     return replace(model, head=(factor * weights, factor * bias))
 

@@ -125,4 +125,4 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # 
 
     def predict(self, X: ArrayLike) -> RealArray:
         """Predict numbers, shape (n_matrices,) or (n_matrices, n_outputs)."""
-        return self._restore(self._mean_scores(X))
+        return self._restore(self._scores(X))

@@ -45,7 +45,11 @@ def summarize(
             f"{'divergence':<16}{'alpha':<14}{'beta':<14}{'weight':<9}held-out loss alone",
         ]
         lines += _pairs(full, losses)
-    fixed = {name: float(one.sum()) for name, one in losses.items() if name != "model"}
+    totals = {name: float(one.sum()) for name, one in losses.items()}
+    joined = totals.pop("with discriminants", None)
+    fixed = {name: total for name, total in totals.items() if name != "model"}
+    if joined is not None:
+        lines += ["", f"Held-out loss {joined:.4g}, averaged with discriminants of the features."]
     if fixed:
         lines += ["", _compare(losses, min(fixed, key=fixed.__getitem__), chance)]
     return "\n".join(lines)
@@ -95,7 +99,7 @@ def _compare(losses: Mapping[str, RealArray], best: str, chance: float) -> str:
     if known <= _CLEARLY * doubt:
         verdict = "neither is clearly better than chance"
     return (
-        f"Held-out loss {model.sum():.4g}; {other.sum():.4g} with {best} alone, the best fixed "
-        f"divergence, and the initial atoms. Gain {gain:.3g} +- {error:.2g}, paired over "
-        f"{len(gains)} matrices: {verdict}."
+        f"Held-out loss {model.sum():.4g} of linear heads; {other.sum():.4g} with {best} alone, "
+        f"the best fixed divergence, and the initial atoms. Gain {gain:.3g} +- {error:.2g}, paired "
+        f"over {len(gains)} matrices: {verdict}."
     )

@@ -14,6 +14,7 @@ from sklearn.cluster import KMeans
 
 from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
 from divlearn.fitting.interrupts import is_interrupted
+from divlearn.heads.discriminants import Quadratic
 from divlearn.heads.heads import scores_of, solve_heads
 from divlearn.heads.losses import Loss, Targets
 from divlearn.heads.samples import Head
@@ -42,6 +43,7 @@ _MOST_DISTANCES = 1 << 24  # between all vectors, if they are to be known at onc
 _VALUES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0)  # of alpha and beta on the grid
 _TOLERANCE = 1e-5  # of the gradient, relative to the start
 _FEW = 256  # matrices of a prediction
+_ROWS = 4096  # matrices that are predicted at once
 
 History = dict[str, NDArray[np.generic]]
 # Shares in the loss of held-out rows, which add up to it, from scores and rows.
@@ -104,31 +106,60 @@ class Model:
         """Compute what the head sees."""
         return FeatureMap(self.offset).compute(self.encode(block), self.units)
 
-    def scores(self, block: Block, V: RealArray | None = None) -> RealArray:
-        """Compute scores, shape (n_matrices, n_outputs), on the host; `V` if it is known."""
-        V = self.encode(block) if V is None else V
-        return to_host(scores_of(self.head, FeatureMap(self.offset).compute(V, self.units)))
+    def scores(self, block: Block) -> RealArray:
+        """Compute scores, shape (n_matrices, n_outputs), on the host."""
+        return to_host(scores_of(self.head, self.embed(block)))
 
 
-def mean_scores(block: Block, models: Sequence[Model]) -> RealArray:
-    """Average the scores of models."""
+@dataclass(frozen=True, eq=False)
+class Discriminant:
+    """A Gaussian of every class, for features of some models side by side."""
+
+    models: Annotated[Indices, "n_models"]  # their numbers
+    weight: float  # of its scores in the sum
+    gaussians: Quadratic
+
+    def scores(self, features: Sequence[RealArray]) -> RealArray:
+        """Compute scores from the features of all models, on the host."""
+        seen = np.concatenate([features[number] for number in self.models], axis=1)
+        return self.weight * to_host(self.gaussians.decide(seen))
+
+
+def sum_scores(
+    block: Block, models: Sequence[Model], discriminants: Sequence[Discriminant]
+) -> RealArray:
+    """Add scores of discriminants to the mean of those of models."""
+    if len(block) > _ROWS:  # features of all models are held at once
+        parts = [
+            np.arange(len(block))[start : start + _ROWS] for start in range(0, len(block), _ROWS)
+        ]
+        return np.concatenate([sum_scores(block.only(one), models, discriminants) for one in parts])
+    features = _embed_all(block, models)
+    known = zip(models, features, strict=True)
+    mean: RealArray = np.mean([to_host(scores_of(one.head, seen)) for one, seen in known], axis=0)
+    return mean + sum(one.scores(features) for one in discriminants)
+
+
+def _embed_all(block: Block, models: Sequence[Model]) -> list[RealArray]:
+    """Features for every model."""
     if len(block) > _FEW:
-        return np.mean([model.scores(block) for model in models], axis=0)
+        return [model.embed(block) for model in models]
     # A call of an engine takes longer than few matrices: models of a rank share one.
-    scores = []
+    features: dict[int, RealArray] = {}
     for rank in dict.fromkeys(model.atoms.shape[2] for model in models):
-        alike = [model for model in models if model.atoms.shape[2] == rank]
+        alike = [number for number, one in enumerate(models) if one.atoms.shape[2] == rank]
         atoms, alpha, beta = (
-            np.concatenate([getattr(one, name) for one in alike])
+            np.concatenate([getattr(models[number], name) for number in alike])
             for name in ("atoms", "alpha", "beta")
         )
         V = encode_rows(block, atoms, alpha, beta)
         start = 0
-        for one in alike:
+        for number in alike:
+            one = models[number]
             end = start + V.shape[1] * len(one.atoms) // len(atoms)
-            scores.append(one.scores(block, V[:, start:end]))
+            features[number] = FeatureMap(one.offset).compute(V[:, start:end], one.units)
             start = end
-    return np.mean(scores, axis=0)
+    return [features[number] for number in range(len(models))]
 
 
 Trained = tuple[Model, int, str, History]  # with the number of iterations, and why they ended

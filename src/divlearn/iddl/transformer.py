@@ -140,7 +140,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
 
     def transform(self, X: ArrayLike) -> RealArray:
         """Divergences to the atoms, shape (n_matrices, n_atoms * n_pairs)."""
-        return self._share * self._map(_encode, X)
+        return self._share * self._map(_encode, X, self.models_)
 
 
 def _encode(block: Block, models: Sequence[Model]) -> RealArray:

@@ -12,10 +12,10 @@ from divlearn.divergence import Divergence, get_divergence
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.labelled import Labelled
 from divlearn.geometry import compose, expm, graded_eigh, invsqrtm, sqrtm
+from divlearn.heads.discriminants import fit_lda
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import mean_abld
 from divlearn.sharded.blocks import engine_for
-from divlearn.heads.discriminants import fit_lda
 
 _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
 _FILTER_TOLERANCE = 1e-9  # likewise, where a filter is learned

@@ -20,6 +20,7 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Folded
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training, in_turn
 from divlearn.geometry import invsqrtm
+from divlearn.heads.discriminants import RDA, Linear, Quadratic, fit_lda, span
 from divlearn.heads.heads import solve_head
 from divlearn.heads.losses import SoftmaxLoss
 from divlearn.heads.samples import Head, Samples
@@ -37,7 +38,6 @@ from divlearn.log_vectors import log_vectors, squared_distances
 from divlearn.means import mean_abld
 from divlearn.sharded.blocks import Block, EngineChoice
 from divlearn.sharded.shards import MemoryShards
-from divlearn.heads.discriminants import RDA, Linear, Quadratic, fit_lda, span
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,10 +14,10 @@ from divlearn.engines import Engine, Prepared
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Grid
 from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
+from divlearn.heads.discriminants import Linear
 from divlearn.kernels.classifier import Candidate
 from divlearn.log_vectors import log_vectors
 from divlearn.tangent.classifier import check_point, space
-from divlearn.heads.discriminants import Linear
 
 _PENALTIES = tuple(10.0 ** (power / 2) for power in range(-8, 9))  # to choose from
 

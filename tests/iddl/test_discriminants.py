@@ -1,0 +1,151 @@
+"""Discriminants beside linear heads, and when they are kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.special import softmax
+
+from divlearn import IDDLClassifier, load, save
+from divlearn.datasets import make_wishart_clusters
+from divlearn.heads.discriminants import RDA
+from divlearn.heads.losses import SoftmaxLoss
+from divlearn.iddl.discriminants import add_discriminants
+from divlearn.iddl.learning import Choice, Learned
+from divlearn.iddl.training import Model, sum_scores
+
+
+@dataclass(frozen=True, eq=False)
+class Known(Model):
+    """A model whose features are given, the same for every fold."""
+
+    features: np.ndarray = None
+
+    def embed(self, block):
+        return self.features[block.rows]
+
+
+class Block:
+    engine = SimpleNamespace(n_threads=1)
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+
+def problem(scores, features, codes):
+    """Linear scores and features of two folds, to be joined."""
+    rows = np.arange(len(codes))
+    halves = rows[::2], rows[1::2]
+    folds = [(halves[1], halves[0]), (halves[0], halves[1])]
+    order = np.concatenate(halves)
+
+    def judge(some, where):
+        proba = softmax(some, axis=1)[np.arange(len(where)), codes[where]]
+        return -np.log(np.maximum(proba, 1e-9)) / len(where)
+
+    task = SimpleNamespace(
+        sample=SimpleNamespace(whole=Block(rows)),
+        codes=codes,
+        weights=np.full(len(codes), 1 / len(codes)),
+        folds=folds,
+        scale=lambda some, where: 1.0,
+        judge=judge,
+    )
+    choice = Choice(SoftmaxLoss(), 0.1, order, scores[order], judge(scores[order], order))
+    head = np.zeros((2, features.shape[1])), np.zeros(2)
+    none = np.zeros((1, 1))
+    models = [Known(np.zeros((1, 300, 300)), none, none, None, None, head, 300, features)] * 2
+    return Learned(choice, [choice] * 2, models, [], 1, "learned", [], {}), task
+
+
+@pytest.fixture
+def spread():
+    """Classes around one point that differ in spread alone: no linear head tells them apart."""
+    rng = np.random.default_rng(0)
+    codes = np.arange(2000) // 2 % 2
+    return np.where(codes == 1, 3.0, 1.0)[:, None] * rng.standard_normal((2000, 3)), codes
+
+
+def test_they_see_what_linear_heads_cannot(spread):
+    features, codes = spread
+    learned, task = problem(np.zeros((2000, 2)), features, codes)
+    joined = add_discriminants(learned, task)
+    assert joined.choice.held_out_loss < 0.8 * np.log(2)
+    assert f"{joined.choice.held_out_loss:.4g} averaged with discriminants" in joined.message
+    found = sum_scores(Block(np.arange(300)), joined.models, joined.discriminants)
+    expected = by_every_amount(features, codes, features[:300])
+    assert sum(np.allclose(2 * found, one) for one in expected) == 1
+
+
+def by_every_amount(features, codes, new):
+    """Scores of discriminants with the amounts to choose from; these are tested elsewhere."""
+    known = RDA(features, codes, np.ones(len(codes)))
+    every = product((0.003, 0.01, 0.03, 0.1, 0.3), (0.1, 0.5, 0.9))
+    return [known.learn(*one).decide(new) for one in every]
+
+
+def test_each_fold_is_judged_without_itself(spread):
+    """Scores of what a fold holds out belong to discriminants of the other fold."""
+    features, codes = spread
+    learned, task = problem(np.zeros((2000, 2)), features, codes)
+    found = add_discriminants(learned, task).without[0].scores
+    train, held = task.folds[0]
+    expected = by_every_amount(features[train], codes[train], features[held])
+    assert sum(np.allclose(2 * found[: len(held)], one) for one in expected) == 1
+
+
+def test_linear_heads_alone_where_they_are_clearly_better(spread):
+    rng = np.random.default_rng(1)
+    _, codes = spread
+    certain = 4.0 * np.eye(2)[codes]
+    learned, task = problem(certain, rng.standard_normal((2000, 3)), codes)
+    joined = add_discriminants(learned, task)
+    assert joined.message.endswith("averaged with discriminants, not kept")
+    assert joined.models is learned.models
+    assert joined.discriminants == []
+
+
+def test_classes_of_single_matrices_have_no_discriminants():
+    learned, task = problem(np.zeros((4, 2)), np.eye(4), np.array([0, 0, 1, 1]))
+    assert add_discriminants(learned, task) is learned
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = make_wishart_clusters(3, 30, 4, separation=2, random_state=0)
+    return IDDLClassifier(max_iter=2, random_state=0).fit(X, y), X
+
+
+def test_files_keep_them(fitted, tmp_path):
+    model, X = fitted
+    assert len(model.discriminants_) == 8  # four folds, with full rank and with all ranks
+    save(model, tmp_path / "model.divlearn")
+    found = load(tmp_path / "model.divlearn").predict_proba(X)
+    np.testing.assert_array_equal(found, model.predict_proba(X))
+
+
+def test_many_matrices_are_predicted_as_few(fitted):
+    model, X = fitted
+    many = model.predict_proba(np.tile(X, (50, 1, 1)))
+    assert_allclose(many, np.tile(model.predict_proba(X), (50, 1)), rtol=1e-9, atol=1e-12)
+
+
+def test_a_given_loss_has_its_linear_head_alone(fitted):
+    _, X = fitted
+    y = np.arange(len(X)) % 2
+    model = IDDLClassifier(loss="ridge", max_iter=0, rank="full", random_state=0).fit(X, y)
+    assert model.discriminants_ == []
+
+
+def test_the_summary_has_their_loss(fitted):
+    model, _ = fitted
+    loss = model.held_out_losses_["with discriminants"].sum()
+    assert f"Held-out loss {loss:.4g}, averaged with discriminants" in model.summary()
