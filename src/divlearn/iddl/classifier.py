@@ -50,7 +50,8 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     on the distance to their initial values. The penalty of the final head is chosen on held-out
     data. Predictions average the models of several folds: those that were learned, the same models
     with the initial atoms, or both. Both are averaged unless one kind has a held-out loss that is
-    lower by more than one standard error.
+    lower by more than one standard error. Regularised discriminant analysis of the same features
+    is averaged with these linear models, unless they alone are clearly better on held-out data.
 
     Parameters
     ----------
@@ -66,7 +67,8 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         number alpha = beta for every atom, "N" one pair for every atom. A name or a pair fixes the
         divergence ("A" is AIRM, "B" the paper's "Burg", (1, 1)).
     loss : {"auto", "softmax", "ridge", "hinge"} or Loss, default="auto"
-        "auto" takes softmax or ridge, whichever has the lower held-out loss. Your own `Loss` may be
+        "auto" takes softmax or ridge, whichever has the lower held-out loss, and adds discriminant
+        analysis; other values give linear models only. Your own `Loss` may be
         an instance or a class; see docs/extending.md. ``RidgeLoss(plain=True)`` of
         `divlearn.iddl` has the divergences themselves as features.
     rank : int, "full" or "auto", default="auto"
@@ -96,6 +98,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     models_ : list, what is averaged: learned models, or those with the initial atoms.
     starts_ : list, models with the initial atoms
         Averaged with learned ones, or empty.
+    discriminants_ : list, Gaussians of the classes for features of the models, or empty.
     loss_, penalty_ : the loss and the penalty that were chosen.
     temperature_ : float, divides the scores, so that probabilities are calibrated.
     oof_proba_ : ndarray, shape (n_matrices, n_classes)
