@@ -9,6 +9,7 @@ from same import assert_same
 
 from divlearn import resumable
 from divlearn.fitting import checkpoint
+from divlearn.threads import one_thread
 
 
 class Killed(BaseException):
@@ -50,7 +51,8 @@ def assert_resumes(model, path, *data, n_stages: int) -> None:
     kills = 0
     while True:
         try:
-            with writes(1), resumable(path):
+            # Stages that run side by side would survive the kill of another.
+            with one_thread(), writes(1), resumable(path):
                 resumed = same_parameters(model).fit(*data)
             break
         except Killed:

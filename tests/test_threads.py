@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from contextvars import ContextVar
+from threading import Barrier, Event
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from divlearn.engines import available_engines, get_engine
-from divlearn.threads import limit_blas
+from divlearn.threads import limit_blas, side_by_side
 
 ENGINES = available_engines()
 
@@ -167,3 +169,31 @@ def test_a_limit_of_blas_never_raises_a_lower_one():
         with limit_blas(2):
             assert blas_threads() == {1}
         assert blas_threads() == {1}
+
+
+def test_calls_side_by_side_share_the_threads():
+    engine, meet, name = get_engine("reference", 6), Barrier(2, timeout=60), ContextVar("name")
+
+    def count() -> tuple[int, str, list[int]]:
+        meet.wait()  # both run at once
+        inner = side_by_side([lambda: engine.n_threads] * 3, engine.n_threads)
+        return engine.n_threads, name.get(), list(inner)
+
+    name.set("known to all")
+    found = list(side_by_side([count, count], 2))
+    assert found == [(3, "known to all", [1, 1, 1])] * 2
+    assert engine.n_threads == 6
+
+
+def test_ctrl_c_is_passed_on_to_calls_side_by_side():
+    stopped, begun = Event(), []
+
+    def wait() -> None:
+        begun.append(stopped.wait(60))
+
+    def press() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(side_by_side([press, wait], 2, stopped.set))
+    assert begun in ([True], [])

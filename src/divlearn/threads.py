@@ -3,9 +3,10 @@
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from functools import cache, lru_cache
 from numbers import Integral
 from typing import TypeVar
@@ -19,6 +20,7 @@ Result = TypeVar("Result")
 _lock = threading.Lock()
 _depth = 0  # limits in force, of all threads
 _first: dict[str, tuple[LibController, int]] = {}  # by file: the library and its threads
+_sharing: ContextVar[int] = ContextVar("sharing", default=1)  # calls that share the threads
 
 
 def available_threads(runtime: Callable[[], int] | None = None) -> int:
@@ -32,7 +34,12 @@ def available_threads(runtime: Callable[[], int] | None = None) -> int:
         limit = max(limits, default=given or _cpu_count())
     else:
         limit = runtime()
-    return limit if given else min(_cpu_count(), limit)
+    return share(limit if given else min(_cpu_count(), limit))
+
+
+def share(n_threads: int) -> int:
+    """Threads for one of the calls that run side by side."""
+    return max(1, n_threads // _sharing.get())
 
 
 def check_jobs(n_jobs: object) -> None:
@@ -79,6 +86,36 @@ def one_thread() -> Iterator[None]:
     """Limit BLAS and OpenMP to one thread inside a ``with`` block."""
     with limit_blas(1), _controller(len(sys.modules)).limit(limits=1, user_api="openmp"):
         yield
+
+
+def side_by_side(
+    calls: Sequence[Callable[[], Result]],
+    n_threads: int,
+    interrupt: Callable[[], None] = lambda: None,
+) -> Iterator[Result]:
+    """Run calls in threads that share those available, and yield their results in order.
+
+    Ctrl-C calls ``interrupt``, which may let running calls end early; others do not begin.
+    """
+    n_workers = min(n_threads, len(calls))
+    if n_workers <= 1:
+        yield from (call() for call in calls)
+        return
+    n_sharing = n_workers * _sharing.get()
+
+    def run(call: Callable[[], Result]) -> Result:
+        _sharing.set(n_sharing)
+        return call()
+
+    with ThreadPoolExecutor(n_workers) as pool:
+        results = [pool.submit(copy_context().run, run, call) for call in calls]
+        try:
+            yield from (one.result() for one in results)
+        except KeyboardInterrupt:
+            interrupt()
+            raise
+        finally:  # also after an error
+            pool.shutdown(cancel_futures=True)
 
 
 def map_rows(function: Callable[[slice], Result], n_rows: int, step: int) -> list[Result]:

@@ -26,10 +26,12 @@ from divlearn.cli.output import Bars
 from divlearn.cluster import ABMixture
 from divlearn.datasets import make_wishart_clusters
 from divlearn.descriptors import RegionCovariance
+from divlearn.engines import get_engine
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.progress import listen, narrated, tell, track
 from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.report import PlaneDisplay, page_of
+from divlearn.threads import one_thread
 
 pytestmark = pytest.mark.usefixtures("small_grids")
 
@@ -125,13 +127,25 @@ def test_an_interrupt_lasts_until_the_end_of_the_call():
 def test_an_interrupted_iddl_ends_all_its_models(data):
     X, y = data
     classifier = IDDLClassifier(random_state=0)
-    with listen(stop_at("iterations", 2)):
+    with one_thread(), listen(stop_at("iterations", 2)):  # one model after the other
         classifier.fit(X, y)
     assert classifier.message_.count("interrupted by the user") == 1
     assert classifier.n_iter_ <= 2
     lengths = np.bincount(classifier.history_["model"])
     assert lengths[0] <= 3
     assert lengths[1:].tolist() == [1, 1, 1]  # where they start
+    assert classifier.score(X, y) > 0.5
+
+
+def test_models_that_are_trained_side_by_side_end_together(data):
+    X, y = data
+    classifier = IDDLClassifier(random_state=0, max_iter=50, engine=get_engine("auto", 2))
+    with listen(stop_at("iterations", 3)):
+        classifier.fit(X, y)
+    assert "interrupted by the user" in classifier.message_
+    lengths = np.bincount(classifier.history_["model"], minlength=4)
+    assert (lengths > 3).sum() in (1, 2)
+    assert (lengths < 50).all()
     assert classifier.score(X, y) > 0.5
 
 

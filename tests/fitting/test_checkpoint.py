@@ -7,7 +7,7 @@ import os
 
 import numpy as np
 import pytest
-from interrupting import press_ctrl_c, stop_at
+from interrupting import stop_at
 from resuming import Killed, writes
 from same import assert_same
 from sklearn.base import clone
@@ -194,7 +194,11 @@ def test_ctrl_c_leaves_the_completed_stages(X, path):
 
 def test_ctrl_c_before_there_is_a_result_leaves_them_too(X, path, monkeypatch):
     model = divlearn.IDDLClassifier(3, cv=2, max_iter=1, random_state=0)
-    monkeypatch.setattr("divlearn.iddl.learning.train", lambda *_: press_ctrl_c())
+
+    def train(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("divlearn.iddl.learning.train", train)
     with pytest.raises(KeyboardInterrupt), resumable(path):
         model.fit(X, np.arange(27) % 3)
     assert path.exists()

@@ -16,6 +16,7 @@ from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import get_engine
 from divlearn.fitting.held_out import Memo
 from divlearn.fitting.selection import HeldOut, nest_folds
+from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import DivergenceKernelClassifier
 from divlearn.nearest import NearestClassifier
 from divlearn.tangent import TangentClassifier
@@ -44,6 +45,15 @@ def test_the_number_of_threads_does_not_change_a_bit(name, data):
     found = []
     for n_jobs in (1, 3):
         model = ESTIMATORS[name].set_params(n_jobs=n_jobs, random_state=0).fit(*data)
+        found.append([model.oof_proba_, model.predict_proba(data[0])])
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+def test_models_of_folds_side_by_side_are_those_in_turn(data):
+    found = []
+    for n_threads in (1, 3):
+        engine = get_engine("auto", n_threads)
+        model = IDDLClassifier(6, max_iter=2, engine=engine, random_state=0).fit(*data)
         found.append([model.oof_proba_, model.predict_proba(data[0])])
     np.testing.assert_array_equal(found[0], found[1])
 

@@ -95,7 +95,7 @@ def test_classifiers_are_those_of_one_process(client, data):
     parts = IDDLClassifier(engine="dask", **settings).fit(lazy, labels)
     close(whole.atoms_, parts.atoms_)
     close(whole.alpha_, parts.alpha_)
-    close(whole._mean_scores(X), parts._mean_scores(lazy))
+    close(whole._scores(X), parts._scores(lazy))
     assert (whole.predict(X) == parts.predict(X)).all()  # an array is cut into shards
 
 

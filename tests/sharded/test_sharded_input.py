@@ -191,7 +191,7 @@ def test_labels_in_files_of_matrices_are_asked_for(tmp_path, data):
     with pytest.raises(ValueError, match=r"no y .pass .* files, those of X again where they hold"):
         classifier().fit(files, None)
     whole, parts = classifier().fit(X, y), classifier().fit(files, files)
-    np.testing.assert_allclose(whole._mean_scores(X), parts._mean_scores(X), rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(whole._scores(X), parts._scores(X), rtol=1e-8, atol=1e-8)
 
 
 # ---------------------------------------------------------------------- one seam

@@ -32,7 +32,7 @@ from divlearn.engines.parameters import Parameters
 from divlearn.engines.projected import FilterPullback, encode_filters, pull_filters
 from divlearn.geometry import logm
 from divlearn.spd import check_spd, usable
-from divlearn.threads import available_threads, limit_blas, map_rows
+from divlearn.threads import available_threads, limit_blas, map_rows, share
 from divlearn.tolerances import condition_limit
 
 ACCURACIES = ("auto", "accurate", "fast")
@@ -103,7 +103,7 @@ class Engine(ABC):
     @property
     def n_threads(self) -> int:
         """Threads to use now: those given, or all that are available."""
-        return self.given_threads or available_threads()
+        return share(self.given_threads) if self.given_threads else available_threads()
 
     @property
     def condition_limit(self) -> float:

@@ -22,7 +22,7 @@ from divlearn.engines.pencil import decompose, factorize
 from divlearn.engines.projected import FilterPullback, line_of
 from divlearn.engines.reference import ReferenceEngine
 from divlearn.spectral import abld_scalar
-from divlearn.threads import available_threads, limit_blas
+from divlearn.threads import available_threads, limit_blas, share
 from divlearn.tolerances import LARGEST_LISTED_SHARE, SMALLEST_TRACE
 
 _NOTHING = np.empty(0)
@@ -66,7 +66,9 @@ class NativeEngine(Engine):
 
     @property
     def n_threads(self) -> int:
-        return self.given_threads or available_threads(_native.max_threads)
+        if self.given_threads:
+            return share(self.given_threads)
+        return available_threads(_native.max_threads)
 
     def prepare(self, X: DeviceArray) -> Prepared:
         prepared = super().prepare(X)

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from copy import deepcopy
 from pathlib import Path
+from threading import RLock
 from typing import Any, TypeVar
 
 import numpy as np
@@ -91,8 +92,15 @@ def stage(name: str, compute: Callable[[], _T], random: np.random.RandomState | 
     stage draws from; it continues where it was after the stage. Nobody may change the result, which
     must be of types that models consist of.
     """
+    return staged(name, compute, random)()
+
+
+def staged(
+    name: str, compute: Callable[[], _T], random: np.random.RandomState | None = None
+) -> Callable[[], _T]:
+    """Return a stage to be computed later; several may be computed side by side."""
     checkpoint = _current.get()
-    return compute() if checkpoint is None else checkpoint.stage(name, compute, random)
+    return compute if checkpoint is None else checkpoint.stage(name, compute, random)
 
 
 def draw_seed(random_state: RandomState) -> int:
@@ -108,7 +116,7 @@ class _Checkpoint:
     def __init__(self, path: Path, key: dict[str, str]) -> None:
         self._path, self._key = path, key
         self._results: dict[str, Any] = {}
-        self._inside = ""  # the stage that is under way
+        self._lock = RLock()
         self._counts: Counter[str] = Counter()
         if path.exists():
             self._results = _read(path, key)
@@ -120,27 +128,35 @@ class _Checkpoint:
 
     def stage(
         self, name: str, compute: Callable[[], _T], random: np.random.RandomState | None
-    ) -> _T:
-        outside, place = self._inside, f"{self._inside}/{name}"
+    ) -> Callable[[], _T]:
+        place = f"{_inside.get()}/{name}"
         self._counts[place] += 1
         place = f"{place} {self._counts[place]}"
-        if place in self._results:
-            known: _T
-            known, drawn = self._results[place]
-            if random is not None:
-                random.set_state(drawn.get_state())
-            return known
-        self._inside = place
-        try:
-            result = compute()
-        finally:
-            self._inside = outside
-        if not is_interrupted():  # after Ctrl-C the result is incomplete
-            inner = f"{place}/"  # stages inside are not needed any more
-            self._results = {k: v for k, v in self._results.items() if not k.startswith(inner)}
-            self._results[place] = result, deepcopy(random)
-            self._write()
+
+        def result() -> _T:
+            if place in self._results:
+                known: _T
+                known, drawn = self._results[place]
+                if random is not None:
+                    random.set_state(drawn.get_state())
+                return known
+            token = _inside.set(place)
+            try:
+                found = compute()
+            finally:
+                _inside.reset(token)
+            if not is_interrupted():  # after Ctrl-C the result is incomplete
+                self._keep(place, (found, deepcopy(random)))
+            return found
+
         return result
+
+    def _keep(self, place: str, result: tuple[object, np.random.RandomState | None]) -> None:
+        inner = f"{place}/"  # stages inside are not needed any more
+        with self._lock:
+            self._results = {k: v for k, v in self._results.items() if not k.startswith(inner)}
+            self._results[place] = result
+            self._write()
 
     def _write(self) -> None:
         try:
@@ -163,6 +179,7 @@ class _Checkpoint:
 
 _current: ContextVar[_Checkpoint | None] = ContextVar("checkpoint", default=None)
 _path: ContextVar[Path | None] = ContextVar("path", default=None)
+_inside: ContextVar[str] = ContextVar("inside", default="")  # the stage that is under way
 
 
 def _describe(estimator: BaseEstimator, data: Mapping[str, object]) -> dict[str, str]:

@@ -41,6 +41,13 @@ def is_interrupted() -> bool:
     return call is not None and call.interrupted
 
 
+def interrupt() -> None:
+    """Let searches of the current call end early."""
+    call = _call.get()
+    if call is not None:
+        call.interrupted = True
+
+
 class stoppable:
     """Let Ctrl-C end the search inside, unless it has no result to keep yet."""
 
@@ -53,7 +60,5 @@ class stoppable:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
         if kind is None or not issubclass(kind, KeyboardInterrupt):
             return False
-        call = _call.get()
-        if call is not None:
-            call.interrupted = True
+        interrupt()
         return bool(self._has_result())

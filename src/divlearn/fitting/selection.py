@@ -11,7 +11,7 @@ have seen neither the fold nor what they are judged by: those of a `Nest`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import product
 from typing import Generic, NamedTuple, TypeVar
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from divlearn.arrays import Indices, RealArray
 from divlearn.fitting.folds import Fold, Folds
 from divlearn.fitting.progress import track
+from divlearn.threads import side_by_side
 
 _T = TypeVar("_T")
 _BLOCKS = 4  # of folds; a nest has a model for each pair of blocks
@@ -122,17 +123,9 @@ class HeldOut(Generic[_T]):
         wanted = [key for key in dict.fromkeys(wanted) if key not in self._known]
         if not wanted:
             return
-        if self._n_jobs == 1 or len(wanted) == 1:
-            for key in track(wanted, "candidates"):
-                self._known[key] = self._decide(*key)
-            return
-        with ThreadPoolExecutor(self._n_jobs) as pool:
-            found = [pool.submit(self._decide, *key) for key in wanted]
-            try:
-                for key, one in zip(track(wanted, "candidates"), found, strict=True):
-                    self._known[key] = one.result()
-            finally:  # after an error or Ctrl-C, what has not begun is not done
-                pool.shutdown(cancel_futures=True)
+        found = side_by_side([partial(self._decide, *key) for key in wanted], self._n_jobs)
+        for key, decisions in zip(track(wanted, "candidates"), found, strict=True):
+            self._known[key] = decisions
 
     def decisions(self, candidates: Sequence[_T]) -> list[RealArray]:
         """Return decisions on every fold, of one candidate for each."""

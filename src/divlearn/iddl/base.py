@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 from typing import Annotated, Any
@@ -14,11 +14,12 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import Indices, RealArray, to_device_of
+from divlearn.arrays import Indices, RealArray, on_device, to_device_of
 from divlearn.checks import RandomState, check_count, check_number
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.folds import Splitter
+from divlearn.fitting.held_out import Memo
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import MatricesMixin
 from divlearn.fitting.progress import say, track
@@ -47,6 +48,7 @@ from divlearn.iddl.training import (
     Model,
     Part,
     Settings,
+    count_workers,
     initial_atoms,
     initial_filters,
     search_plane,
@@ -58,7 +60,7 @@ from divlearn.sharded.blocks import targets_block
 from divlearn.sharded.opening import is_sharded, open_new, open_shards
 from divlearn.sharded.shards import Shards
 from divlearn.spd import check_spd
-from divlearn.threads import limit_blas
+from divlearn.threads import limit_blas, side_by_side
 from divlearn.tolerances import LEARNING_ACCURACY
 
 _MOVED = {
@@ -231,7 +233,10 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         if not task.folds:
             assert whole is not None
             return learn_single(whole, settings, self._variant(whole), [], [])
-        parts = [task.part(*fold, make_atoms(fold[0])) for fold in track(task.folds, "starts")]
+        n_workers = count_workers(task.shards, task.targets)
+        begin = [partial(task.part, *fold, make_atoms) for fold in task.folds]
+        begun = zip(side_by_side(begin, n_workers), track(task.folds, "starts"), strict=True)
+        parts = [part for part, _ in begun]
         *pairs, pair = self._search_plane(parts, settings, task)
         variants = [self._variant(part, one) for part, one in zip(parts, pairs, strict=True)]
 
@@ -245,7 +250,8 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             starts = [choose_penalty(parts, settings, variant, _LEARNED_PENALTIES, task.judge)]
         else:
             known = zip(parts, variants, strict=True)
-            first = [start_model(part, settings, variant) for part, variant in known]
+            start = [partial(start_model, part, settings, variant) for part, variant in known]
+            first = list(side_by_side(start, n_workers))
             starts = choose(first)
         if whole is not None:
             return learn_single(
@@ -286,9 +292,10 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         assert block is not None
         X = block.matrices
 
-        @cache
+        memo = Memo()  # folds begin side by side
+
         def logarithms() -> RealArray:
-            return log_vectors(block.data.there)
+            return memo.once("logarithms", lambda: log_vectors(block.data.there))
 
         def make_atoms(rows: Indices | None) -> RealArray:
             chosen = np.arange(len(X)) if rows is None else rows
@@ -366,9 +373,10 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         if self.max_iter != "auto":
             return int(self.max_iter)
         block = task.sample.whole
-        if rank is not None or block is None or block.host is not None:
+        assert block is not None
+        if rank is not None or on_device(block.data.there):
             return _ITERATIONS
-        work = len(task.folds) * len(block) * n_atoms * task.shards.d**3
+        work = len(task.folds) * len(task.wanted) * n_atoms * task.shards.d**3
         return int(np.clip(_MOST_WORK // work, _FEWEST_ITERATIONS, _ITERATIONS))
 
     def _settings(self, loss: Loss, given: float | None, max_iter: int, seed: int) -> Settings:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import NamedTuple
 
@@ -13,8 +14,8 @@ from divlearn.fitting.selection import HeldOut, Nest
 from divlearn.heads.discriminants import RDA
 from divlearn.iddl.learning import Choice, Learned, join_scores, scaled
 from divlearn.iddl.tasks import Task
-from divlearn.iddl.training import Discriminant
-from divlearn.threads import count_jobs
+from divlearn.iddl.training import Discriminant, count_workers
+from divlearn.threads import side_by_side
 
 
 class _Amounts(NamedTuple):
@@ -37,10 +38,12 @@ def add_discriminants(learned: Learned, task: Task) -> Learned:
     assert block is not None
     assert codes is not None
     numbers = np.arange(len(learned.models)).reshape(-1, len(task.folds))
-    features = [model.embed(block) for model in learned.models]
+    n_workers = count_workers(task.shards, task.targets)
+    embed = [partial(model.embed, block) for model in learned.models]
+    features = list(side_by_side(embed, n_workers))
     views = [numbers[:1], numbers] if len(numbers) > 1 else [numbers]
     try:
-        judged = [_choose(_join(features, view), learned, task) for view in views]
+        judged = [_choose(_join(features, view), learned, task, n_workers) for view in views]
     except ValueError:  # no class has two different matrices
         return learned
     kinds = [learned.choice, *(choice for _, choice, _ in judged)]
@@ -78,7 +81,7 @@ def _join(features: Sequence[RealArray], view: Indices) -> list[RealArray]:
 
 
 def _choose(
-    features: Sequence[RealArray], learned: Learned, task: Task
+    features: Sequence[RealArray], learned: Learned, task: Task, n_workers: int
 ) -> tuple[_Amounts, Choice, list[Choice]]:
     """Choose amounts by all folds, and without each."""
     codes, folds, learners = task.codes, task.folds, Memo()
@@ -92,16 +95,8 @@ def _choose(
     def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
         return -task.judge(np.concatenate(parts), np.concatenate(rows))
 
-    block = task.sample.whole
-    assert block is not None
-    held_out = HeldOut(
-        decide,
-        judge,
-        folds,
-        Nest([], [[] for _ in folds]),
-        nested=False,
-        n_jobs=count_jobs(None, block.engine.n_threads),
-    )
+    none = Nest([], [[] for _ in folds])
+    held_out = HeldOut(decide, judge, folds, none, nested=False, n_jobs=n_workers)
 
     def choice(amounts: _Amounts) -> Choice:
         scores = np.concatenate(held_out.decisions([amounts] * len(folds)))

@@ -11,8 +11,8 @@ from itertools import chain
 import numpy as np
 
 from divlearn.arrays import Indices, RealArray, to_host
-from divlearn.fitting.checkpoint import stage
-from divlearn.fitting.interrupts import stoppable
+from divlearn.fitting.checkpoint import stage, staged
+from divlearn.fitting.interrupts import interrupt, stoppable
 from divlearn.fitting.progress import tell, track
 from divlearn.heads.heads import scores_of, solve_head
 from divlearn.heads.losses import Loss
@@ -31,6 +31,7 @@ from divlearn.iddl.training import (
     train,
 )
 from divlearn.sharded.blocks import Block
+from divlearn.threads import side_by_side
 
 # Weaker penalties are tried until two in a row, or one by this factor, do worse than the best.
 _WORSE = 1.03
@@ -150,12 +151,14 @@ def choose_heads(
 
 def _designs(parts: Sequence[Part], models: Sequence[Model]) -> list[tuple[RealArray, RealArray]]:
     """Features of what every fold trains on, and of what it holds out."""
-    designs = []
-    for part, model in zip(parts, models, strict=True):
+
+    def embed(part: Part, model: Model) -> tuple[RealArray, RealArray]:
         assert part.shards.whole is not None
         assert part.held is not None
-        designs.append((model.embed(part.shards.whole), model.embed(part.held)))
-    return designs
+        return model.embed(part.shards.whole), model.embed(part.held)
+
+    calls = [partial(embed, *known) for known in zip(parts, models, strict=True)]
+    return list(side_by_side(calls, parts[0].n_workers))
 
 
 def _follow_penalties(
@@ -175,10 +178,11 @@ def _follow_penalties(
     heads = list(near) or [None] * len(parts)
     choices: list[Choice] = []
     for penalty in track(sorted(penalties, reverse=True), "penalties"):
-        heads = [
-            solve_head(loss.with_tolerance(_JUDGED), one, penalty, warm)[0]
+        calls = [
+            partial(solve_head, loss.with_tolerance(_JUDGED), one, penalty, warm)
             for one, warm in zip(samples, heads, strict=True)
         ]
+        heads = [head for head, _ in side_by_side(calls, parts[0].n_workers)]
         scores = np.concatenate(
             [
                 to_host(scores_of(head, unseen))
@@ -431,14 +435,20 @@ def train_folds(
     parts: Sequence[Part], settings: Settings, variants: Sequence[Variant]
 ) -> list[Trained]:
     """Train one model per fold."""
-    runs: list[Trained] = []
-    for part, variant in track(list(zip(parts, variants, strict=True)), "models"):
-        one = partial(train, part, settings, variant)
-        with stoppable(lambda: runs):
-            runs.append(stage("model", one))
-            continue
-        runs.append(one())  # without iterations, after Ctrl-C: an average needs all folds
-    return runs
+    known = zip(parts, variants, strict=True)
+    calls = [partial(train, part, settings, variant) for part, variant in known]
+    runs: dict[int, Trained] = {}
+
+    def run(number: int, model: Callable[[], Trained]) -> None:
+        runs[number] = model()
+
+    staged_calls = [partial(run, number, staged("model", one)) for number, one in enumerate(calls)]
+    with stoppable(lambda: runs):
+        done = side_by_side(staged_calls, parts[0].n_workers, interrupt)
+        for _ in zip(track(calls, "models"), done, strict=True):
+            pass
+    # After Ctrl-C the others stay at their start: an average needs all folds.
+    return [runs[number] if number in runs else one() for number, one in enumerate(calls)]
 
 
 def _refit(whole: Part, models: Sequence[Model], choice: Choice) -> list[Model]:
@@ -446,12 +456,16 @@ def _refit(whole: Part, models: Sequence[Model], choice: Choice) -> list[Model]:
     known = zip(models, choice.heads, strict=True)
     refitted = [replace(model, head=head) for model, head in known if head is not None]
     loss = choice.loss.with_tolerance(_JUDGED)
+
+    def refit(model: Model) -> Model:
+        features = whole.shards.hold(_embed_rows, model)
+        samples = Samples(whole.shards, whole.targets, features, loss.bias)
+        return replace(model, head=solve_head(loss, samples, choice.penalty, model.head)[0])
+
+    calls = [partial(refit, model) for model in refitted]
     with stoppable():
-        for number, model in enumerate(refitted):
-            features = whole.shards.hold(_embed_rows, model)
-            samples = Samples(whole.shards, whole.targets, features, loss.bias)
-            head, _ = solve_head(loss, samples, choice.penalty, model.head)
-            refitted[number] = replace(model, head=head)
+        for number, model in enumerate(side_by_side(calls, whole.n_workers)):
+            refitted[number] = model
     return refitted
 
 

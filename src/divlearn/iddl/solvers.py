@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray, to_host
 from divlearn.checks import check_finite
-from divlearn.fitting.interrupts import stoppable
+from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.progress import tell
 from divlearn.iddl.objective import Dictionary, Memo, Objective, encode_rows
 from divlearn.optim.frames import in_frames, move_frames
@@ -94,6 +94,8 @@ def solve_joint(
 
     def callback(progress: Progress) -> str | None:
         nonlocal largest
+        if is_interrupted() and progress.iteration < max_iter:  # in another model's thread
+            raise KeyboardInterrupt
         norm = progress.gradient_norm
         largest = norm if progress.iteration == 0 else largest
         run.note(progress.iteration, progress.trial, norm, "joint")

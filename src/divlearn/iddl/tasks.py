@@ -1,5 +1,6 @@
 """What a fit is after: classes to tell apart, or numbers to predict, wherever the matrices are."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -60,12 +61,15 @@ class Task:
         weights = self.weights[rows] / self.weights[rows].sum()
         return 1 / fit_temperature(scores, self.codes[rows], weights)[0]
 
-    def part(self, train: Indices, held: Indices, atoms: RealArray) -> Part:
+    def part(
+        self, train: Indices, held: Indices, make_atoms: Callable[[Indices], RealArray]
+    ) -> Part:
+        """Return what a model of a fold is trained on, with the atoms it starts from."""
         block = self.sample.whole
         assert block is not None
         shards = MemoryShards(block.only(train))
         targets = _targets_here(shards, self.wanted[train], self.weights[train])
-        return Part(shards, targets, atoms, block.only(held), held)
+        return Part(shards, targets, make_atoms(train), block.only(held), held)
 
 
 def _targets_here(shards: Shards, wanted: RealArray, weights: RealArray) -> Parts:

@@ -50,6 +50,12 @@ History = dict[str, NDArray[np.generic]]
 Judge = Callable[[RealArray, Indices], RealArray]
 
 
+def count_workers(shards: Shards, targets: Parts) -> int:
+    """Threads for independent work on data in memory, one for data elsewhere."""
+    block = shards.whole
+    return 1 if block is None or on_device(targets[0][0]) else block.engine.n_threads
+
+
 @dataclass(frozen=True, eq=False)
 class Settings:
     loss: Loss
@@ -71,6 +77,11 @@ class Part:
     atoms: RealArray
     held: Block | None = None
     rows: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))  # of it in the sample
+
+    @property
+    def n_workers(self) -> int:
+        """Threads for work on several folds; on a device, folds would wait for each other."""
+        return count_workers(self.shards, self.targets)
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,6 +53,8 @@ def problem(scores, features, codes):
 
     task = SimpleNamespace(
         sample=SimpleNamespace(whole=Block(rows)),
+        shards=SimpleNamespace(whole=Block(rows)),
+        targets=[(np.eye(2)[codes], None)],
         codes=codes,
         weights=np.full(len(codes), 1 / len(codes)),
         folds=folds,
