@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fake_device import DeviceArray
 from scipy.special import softmax
 from scipy.stats import multivariate_normal
 from sklearn.discriminant_analysis import (
@@ -60,6 +61,29 @@ def test_rda_is_that_of_the_formula_in_full_space(n_entries, shrink, pool, count
         expected[:, k] = np.log(share) + density.logpdf(new)
     scores = RDA(vectors, codes, weights).learn(shrink, pool).decide(new)
     np.testing.assert_allclose(scores - scores[:, :1], expected - expected[:, :1], rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("n_entries", "counts", "stacks"),
+    [
+        (60, (6, 9, 5), [(2, 8, 8), (1, 16, 16)]),
+        (60, (3, 17, 1), [(1, 1, 1), (1, 4, 4), (1, 32, 32)]),
+        (4, (3, 17, 1), [(1, 1, 1), (2, 4, 4)]),
+    ],
+)
+def test_rda_on_a_device_takes_classes_together(n_entries, counts, stacks, monkeypatch):
+    """Rows of zeros make them as large as each other; the model does not have these."""
+    vectors, codes, new = make(n_entries, counts)
+    weights = np.linspace(1, 2, len(codes))
+    right = RDA(vectors, codes, weights).learn(0.1, 0.5)
+    there = RDA(DeviceArray.send(vectors), codes, weights)
+    shapes, solve = [], np.linalg.solve
+    monkeypatch.setattr(np.linalg, "solve", lambda A, B: shapes.append(A.shape) or solve(A, B))
+    found = there.learn(0.1, 0.5)
+    assert found.factors.shape == right.factors.shape
+    np.testing.assert_array_equal(found.starts, right.starts)
+    np.testing.assert_allclose(found.decide(new), right.decide(new), rtol=1e-9)
+    assert shapes == stacks
 
 
 def test_rda_without_pooling_is_the_regularised_qda_of_scikit_learn():

@@ -100,12 +100,24 @@ def test_means_of_a_part_are_a_step_from_closed_ones():
     data, airm = check_labelled(DivergenceMDM(), X, y), get_divergence("airm")
     rows = np.flatnonzero(np.arange(len(X)) % 4 > 0)
     starts = DivergenceMDM("jeffreys").fit(X, y).means_
-    recenter = class_means.recentering_from(data, starts)
-    found = recenter(rows, data.codes[rows], data.weights[rows])
+    found = class_means.recentering_from(data, starts)(rows)
     for start, end, exact in zip(
         starts, found, DivergenceMDM().fit(X[rows], y[rows]).means_, strict=True
     ):
         assert airm(end, exact) < 0.01 * airm(start, exact)  # squares of distances
+
+
+def test_means_of_a_part_do_not_depend_on_threads(monkeypatch):
+    X, y = wishart(12)
+    data, rows = check_labelled(DivergenceMDM(), X, y), np.arange(1, len(X), 2)
+    found = []
+    for threads, entries in (("1", 1 << 15), ("1", 50), ("2", 50)):
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        monkeypatch.setattr(class_means, "_BLOCK_ENTRIES", entries)
+        view = class_means.View(data)
+        found.append([view.recenter(rows), view.harmonic(rows)])
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(found[2], found[0])
 
 
 @pytest.mark.parametrize("place", range(len(CANDIDATES) + 1))

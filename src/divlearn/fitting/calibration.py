@@ -9,7 +9,7 @@ from scipy.special import log_softmax
 from divlearn.arrays import Indices, RealArray
 
 _RANGE = (-8.0, 8.0)  # of the logarithm of a temperature
-_ROOT_ERROR, _ROOT_STEPS = 1e-12, 100
+_LAST_STEP, _ROOT_STEPS = 1e-7, 100
 
 
 class Forms(NamedTuple):
@@ -72,48 +72,54 @@ def fit_temperature(scores: RealArray, codes: Indices, weights: RealArray) -> tu
     are all right do not lead to probabilities of one.
     """
     n_samples, n_classes = scores.shape
-    doubt = 1 / (n_samples + 2)
-    targets = np.full(scores.shape, doubt / max(n_classes - 1, 1))
-    targets[np.arange(n_samples), codes] = 1 - doubt
-    targets *= weights[:, None]
     # Classes come first: sums over them are then sums of long rows.
     gaps = np.ascontiguousarray((scores - scores.max(axis=1, keepdims=True)).T)
-    linear, shares = float((targets.T * gaps).sum()), targets.sum(axis=1)
+    true, powers = gaps[codes, np.arange(n_samples)], np.empty_like(gaps)
+    doubt = 1 / (n_samples + 2)
+    others = doubt / max(n_classes - 1, 1)
+    linear = float(weights @ ((1 - doubt - others) * true + others * gaps.sum(axis=0)))
+
+    def add_up(t: float) -> RealArray:
+        """Sum powers of every sample, which stay: the array is large, and used again."""
+        np.multiply(gaps, np.exp(-t), out=powers)
+        return np.exp(powers, out=powers).sum(axis=0)
 
     def slope(t: float) -> tuple[float, float]:
         """Differentiate in the sharpness, the inverse of the temperature, and this again in t."""
-        sharpness = float(np.exp(-t))
-        powers = np.exp(sharpness * gaps)
-        powers /= powers.sum(axis=0)
-        powers *= gaps
-        means = powers.sum(axis=0)
-        powers *= gaps
-        change = -sharpness * float(shares @ (powers.sum(axis=0) - means**2))
-        return float(shares @ means) - linear, change
+        sums = add_up(t)
+        means = np.multiply(powers, gaps, out=powers).sum(axis=0) / sums
+        squares = np.multiply(powers, gaps, out=powers).sum(axis=0) / sums
+        return float(weights @ means) - linear, -np.exp(-t) * float(weights @ (squares - means**2))
 
-    sharp, flat = _RANGE
-    if slope(sharp)[0] <= 0:  # the sharper the better
-        found = sharp
-    elif slope(flat)[0] >= 0:
-        found = flat
-    else:
-        found = _falling_root(slope, sharp, flat)
-    temperature = float(np.exp(found))
-    logarithms = log_softmax(scores / temperature, axis=1)
-    return temperature, -float(weights @ logarithms[np.arange(n_samples), codes])
+    found = _falling_root(slope, *_RANGE)
+    losses = np.log(add_up(found)) - np.exp(-found) * true
+    return float(np.exp(found)), float(weights @ losses)
 
 
 def _falling_root(
     function: Callable[[float], tuple[float, float]], low: float, high: float
 ) -> float:
-    """Find where a falling function is zero, by Newton's method, or bisection where that leaves."""
+    """Find where a falling function is zero, or the end of a range that is next to it.
+
+    Steps are Newton's. One that leaves what is known to hold the zero goes to the end of the range,
+    then to the middle.
+    """
+    untried = {low, high}
     t = 0.5 * (low + high)
     for _ in range(_ROOT_STEPS):
         value, change = function(t)
-        low, high = (t, high) if value > 0 else (low, t)
-        following = t - value / change if change < 0 else low
-        # A short step ends it even out of the bracket: rounding alone leads there.
-        if abs(following - t) <= _ROOT_ERROR:
+        end = high if value > 0 else low
+        if t == end:
             break
-        t = following if low < following < high else 0.5 * (low + high)
+        low, high = (t, high) if value > 0 else (low, t)
+        following = t - value / change if change < 0 else end
+        # A short step is the last, since the next is as short as its square. It counts even out of
+        # the bracket, where rounding alone leads.
+        if abs(following - t) <= _LAST_STEP:
+            return following
+        if low < following < high:
+            t = following
+        else:
+            t = end if end in untried else 0.5 * (low + high)
+            untried.discard(end)
     return t

@@ -1,10 +1,10 @@
 r"""Gaussian discriminants of vectors with more entries than there are vectors.
 
-Nothing larger than (n_vectors, n_entries) is made. Vectors may be on a device, models are on the
-host. Scores are logarithms of class probabilities up
-to a constant of every vector.
+Nothing much larger than (n_vectors, n_entries) is made. Vectors may be on a device, models are on
+the host. Scores are logarithms of class probabilities up to a constant of every vector.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -122,41 +122,68 @@ class RDA:
         self._axes = axes if reduction is None else reduction @ axes
         self._means = means @ axes
         # R^T R is the covariance of a class, and R has no more rows than needed.
+        placed = centred @ axes
         scales = [
             np.sqrt(len(rows) / max(len(rows) - 1, 1) / priors[k]) for k, rows in enumerate(groups)
         ]
-        self._roots = [
-            np.linalg.qr(centred[rows] @ axes, mode="r") * scale
-            for rows, scale in zip(groups, scales, strict=True)
-        ]
+        roots = [placed[rows] * scale for rows, scale in zip(groups, scales, strict=True)]
+        wide = placed.shape[1]
+        roots = [np.linalg.qr(R, mode="r") if len(R) > wide else R for R in roots]
+        self._starts = np.cumsum([0, *map(len, roots[:-1])])
+        self._stacks, self._order = _stack(roots)
 
     def learn(self, shrink: float, pool: float) -> Quadratic:
         """Fix g and l; what is common to classes is diagonal, and a class adds few dimensions."""
         base = (1 - shrink) * pool * self._values + shrink * self._level
         scale = 1 / np.sqrt(base)
-        factors, centres, offsets = [], [], []
-        for root, mean, log_prior in zip(self._roots, self._means, self._logs, strict=True):
-            U = np.sqrt((1 - shrink) * (1 - pool)) * root * scale
-            lower = np.linalg.cholesky(to_device_of(np.eye(len(U)), U) + U @ U.T)
-            factors.append(_solve_lower(lower, U) * scale)
-            centres.append(factors[-1] @ mean)
-            offsets.append(log_prior - float(np.log(np.diag(lower)).sum()))
+        logs, factors, centres = self._logs.copy(), [], []
+        for classes, roots in self._stacks:
+            U = np.sqrt((1 - shrink) * (1 - pool)) * roots * scale
+            lower = np.linalg.cholesky(to_device_of(np.eye(U.shape[1]), U) + U @ U.mT)
+            found = _solve_lower(lower, U) * scale
+            factors.append(found.reshape(-1, found.shape[2]))
+            centres.append((found @ self._means[classes][:, :, None]).ravel())
+            diagonals = np.diagonal(lower, axis1=1, axis2=2)
+            logs[classes] -= to_host(np.log(diagonals).sum(axis=1))
         coefficients = self._means / base
-        constants = np.array(offsets) - 0.5 * to_host((coefficients * self._means).sum(axis=1))
-        starts = np.cumsum([0, *map(len, factors[:-1])])
+        constants = logs - 0.5 * to_host((coefficients * self._means).sum(axis=1))
         return Quadratic(
             to_host(self._axes),
             Linear(to_host(coefficients), constants),
-            to_host(np.concatenate(factors)),
-            to_host(np.concatenate(centres)),
-            starts,
+            to_host(np.concatenate(factors)[self._order]),
+            to_host(np.concatenate(centres)[self._order]),
+            self._starts,
         )
+
+
+def _stack(roots: Sequence[RealArray]) -> tuple[list[tuple[Indices, RealArray]], Indices | slice]:
+    """Stacks of roots, with the numbers of their classes, and where rows of all roots are in them.
+
+    A device takes roots of about the same size together, with rows of zeros below, which change
+    nothing. The host takes them one by one, as they are.
+    """
+    if not on_device(roots[0]):
+        return [(np.array([k]), root[None]) for k, root in enumerate(roots)], slice(None)
+    sizes = np.array([len(root) for root in roots])
+    heights = 2 ** np.ceil(np.log2(sizes)).astype(int)
+    stacks, starts, n_rows = [], np.zeros_like(sizes), 0
+    for height in np.unique(heights).tolist():
+        classes = np.flatnonzero(heights == height)
+        stack = np.zeros((len(classes), height, roots[0].shape[1]), like=roots[0])
+        for place, k in enumerate(classes.tolist()):
+            stack[place, : sizes[k]] = roots[k]
+        stacks.append((classes, stack))
+        starts[classes] = n_rows + height * np.arange(len(classes))
+        n_rows += height * len(classes)
+    rows = [start + np.arange(size) for start, size in zip(starts, sizes, strict=True)]
+    return stacks, np.concatenate(rows)
 
 
 def _solve_lower(lower: RealArray, B: RealArray) -> RealArray:
     if on_device(lower):  # where SciPy does not work
         return np.linalg.solve(lower, B)
-    return solve_triangular(lower, B, lower=True, check_finite=False)
+    # Stacks of the host hold one.
+    return solve_triangular(lower[0], B[0], lower=True, check_finite=False)[None]
 
 
 def _check_spread(deviations: RealArray) -> None:

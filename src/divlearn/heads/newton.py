@@ -34,12 +34,16 @@ class _State:
     W: RealArray
     value: float
     gradient: RealArray
+    slope: float  # the norm of the gradient
     size: float  # a typical second derivative in the scores
     curvature: Any = None  # second derivatives, for one block in memory
 
 
 class Newton:
-    """Few steps by conjugate gradients, in components where Hessians are about diagonal."""
+    """Few steps by conjugate gradients, in components where Hessians are about diagonal.
+
+    All arrays are where the design is: only numbers that decide what follows come from a device.
+    """
 
     def __init__(self, loss: Loss, samples: Samples, gamma: float, shape: tuple[int, int]) -> None:
         self._loss, self._samples = loss, samples
@@ -48,25 +52,30 @@ class Newton:
         spread, basis = samples.components
         left_out = np.searchsorted(spread, _NEGLIGIBLE * gamma) if rough else 0
         left_out = min(int(left_out), len(spread) - 1)
-        self._spread, self._basis = spread[left_out:], basis[:, left_out:]
-        self._bias = self._basis[self._n_features :].sum(axis=0)  # what is not penalised
-        self._penalty = gamma * (np.eye(len(self._bias)) - np.outer(self._bias, self._bias))
+        spread, basis = spread[left_out:], basis[:, left_out:]
+        bias = basis[self._n_features :].sum(axis=0)  # what is not penalised
         self._parts = samples.turn(left_out, rough)
+        design = spread if samples.shards.whole is None else self._parts[1][0][0]
+        self._spread, self._basis, self._bias, start = (
+            to_device_of(one, design)
+            for one in (spread, basis, bias, np.zeros((shape[0], len(spread))))
+        )
+        unit = np.diag(np.ones_like(self._bias))
+        self._penalty = gamma * (unit - np.outer(self._bias, self._bias))
         self._curvature: tuple[_State, Any] | None = None  # of blocks that are far
         self._compiled = self._can_be_compiled()
-        self._origin = self._evaluate(np.zeros((shape[0], len(self._spread))))
+        self._origin = self._evaluate(start)
 
     def minimize(self, warm: Head | None) -> tuple[Head, float]:
         origin = state = self._origin
         if warm is not None:
-            start = np.concatenate([warm[0], warm[1][:, None]], axis=1)
-            known = self._evaluate(start[:, : len(self._basis)] @ self._basis)
+            start = np.concatenate([warm[0], warm[1][:, None]], axis=1)[:, : len(self._basis)]
+            known = self._evaluate(to_device_of(start, self._basis) @ self._basis)
             state = known if known.value <= origin.value else origin
-        goal = self._loss.tolerance * max(float(np.linalg.norm(origin.gradient)), _TINY)
+        goal = self._loss.tolerance * max(origin.slope, _TINY)
         for _ in range(_NEWTON_STEPS):
-            size = float(np.linalg.norm(state.gradient))
-            check_finite(size, "the size of the gradient", "of a head")
-            if size <= goal:
+            check_finite(state.slope, "the size of the gradient", "of a head")
+            if state.slope <= goal:
                 break
             following = self._search(state, self._step(state, goal))
             if following is None:
@@ -76,7 +85,7 @@ class Newton:
             # squared.
             if gain <= (_LAST_GAIN * self._loss.tolerance) ** 2 * state.value:
                 break
-        W = state.W @ self._basis.T
+        W = to_host(state.W @ self._basis.T)
         head = W[:, : self._n_features], W[:, self._n_features :].sum(axis=1)
         return head, state.value
 
@@ -84,13 +93,16 @@ class Newton:
         if self._compiled:
             (targets,), (turned,) = self._parts
             loss, gradient, size, *curvature = softmax_sums(turned[0], targets[0], targets[1], W)
+            sums: Any = loss, size
         else:
             shards = self._samples.shards
             known = (self._loss, W, shards.whole is not None)
-            loss, gradient, size, *curvature = shards.reduce(_sums, *known, parts=self._parts)
+            sums, gradient, *curvature = shards.reduce(_sums, *known, parts=self._parts)
         penalized = W @ self._penalty
-        value = loss + float(np.vdot(penalized, W))
-        return _State(W, value, gradient + 2 * penalized, size, curvature[0] if curvature else None)
+        gradient = gradient + 2 * penalized
+        numbers = _fetch(*sums, np.vdot(penalized, W), np.linalg.norm(gradient))
+        loss, size, penalty, slope = numbers
+        return _State(W, loss + penalty, gradient, slope, size, *curvature)
 
     def _multiply(self, state: _State, direction: RealArray) -> RealArray:
         """Multiply by the Hessian of the losses."""
@@ -112,13 +124,11 @@ class Newton:
 
     def _damping(self, state: _State) -> float:
         """Curvature where a hinge has none, gone at the minimum."""
-        start = float(np.linalg.norm(self._origin.gradient))
-        return _DAMPING * min(1.0, float(np.linalg.norm(state.gradient)) / max(start, _TINY))
+        return _DAMPING * min(1.0, state.slope / max(self._origin.slope, _TINY))
 
     def _step(self, state: _State, goal: float) -> RealArray:
         """Solve for the Newton step as far as it pays: the better, the closer the end is."""
-        size = float(np.linalg.norm(state.gradient))
-        enough = max(min(0.1, size**0.5) * size, 0.1 * goal)
+        enough = max(min(0.1, state.slope**0.5) * state.slope, 0.1 * goal)
         damping = self._damping(state)
         scale = max(state.size, 1e-6) * self._spread + 2 * np.diag(self._penalty) + damping
         scale = np.maximum(scale, 1e-12 * scale.max())  # about the diagonal of the Hessian
@@ -168,17 +178,17 @@ class Newton:
             length = power / curvature
             step = step + length * direction
             residual = residual - length * product
-            if np.linalg.norm(residual) <= enough:
-                break
             z = residual / scale
-            following = float(np.vdot(residual, z))
+            size, following = _fetch(np.linalg.norm(residual), np.vdot(residual, z))
+            if size <= enough:
+                break
             direction, power = z + following / power * direction, following
         return step
 
     def _search(self, state: _State, step: RealArray) -> _State | None:
         """Find the best of the points tried along a step; None if none beats the start."""
         rounding = _ROUNDING * abs(state.value)
-        size = float(np.linalg.norm(state.gradient))
+        steepness = abs(float(np.vdot(step, state.gradient)))
         best = None
         low, high = 0.0, 1.0
         length = 1.0
@@ -187,12 +197,10 @@ class Newton:
             slope = float(np.vdot(step, trial.gradient))
             # At the level of rounding the gradient says more than the value.
             flat = abs(trial.value - state.value) <= rounding
-            better = np.linalg.norm(trial.gradient) < size if flat else trial.value < state.value
+            better = trial.slope < state.slope if flat else trial.value < state.value
             if better and (best is None or trial.value < best.value):
                 best = trial
-            if slope <= 0 or (
-                best is not None and abs(slope) <= _FLAT * abs(np.vdot(step, state.gradient))
-            ):
+            if slope <= 0 or (best is not None and abs(slope) <= _FLAT * steepness):
                 if length == 1.0 or best is not None:
                     return best
                 low = length
@@ -202,25 +210,32 @@ class Newton:
         return best
 
 
+def _fetch(*numbers: Any) -> list[float]:
+    """Bring numbers to the host; from a device, all at once."""
+    if isinstance(numbers[-1], float):  # NumPy's are
+        return list(map(float, numbers))
+    found: list[float] = to_host(np.stack(numbers)).tolist()
+    return found
+
+
 # --- what blocks compute: they get (targets, weights), then the turned design -------------------
 
 
 def _sums(
     _: Block, targets: Targets, turned: Any, loss: Loss, W: RealArray, keep: bool
 ) -> tuple[Any, ...]:
-    """Sum losses, their gradients and typical second derivatives, and keep the latter if asked."""
+    """Sum losses and typical second derivatives, then gradients; keep the second, if asked."""
     (wanted, weights), design = targets, turned[0]
-    W = to_device_of(W, design)
+    there = to_device_of(W, design)
 
-    def sums(rows: slice) -> tuple[float, RealArray, float, Any]:
-        expansion = loss.expand(design[rows] @ W.T, wanted[rows])
+    def sums(rows: slice) -> tuple[RealArray, RealArray, Any]:
+        expansion = loss.expand(design[rows] @ there.T, wanted[rows])
         own = weights[rows]
-        gradient = to_host((own[:, None] * expansion.slopes).T @ design[rows])
-        size = float(own @ expansion.sizes)
-        return float(own @ expansion.losses), gradient, size, expansion.curvature
+        both = np.stack([own @ expansion.losses, own @ expansion.sizes])
+        return both, (own[:, None] * expansion.slopes).T @ design[rows], expansion.curvature
 
-    losses, gradients, sizes, curvature = zip(*_over_rows(sums, design, W), strict=True)
-    return sum(losses), sum(gradients), sum(sizes), *([curvature] if keep else [])
+    *summed, curvature = zip(*_over_rows(sums, design, there), strict=True)
+    return *(to_device_of(sum(one), W) for one in summed), *([curvature] if keep else [])
 
 
 def _curvature(_: Block, targets: Targets, turned: Any, loss: Loss, W: RealArray) -> Any:
@@ -235,15 +250,15 @@ def _product(
 ) -> RealArray:
     # Towards a rough head, directions of few digits lead as well, in half of the time.
     weights, narrow = targets[1], turned[1]
-    direction = to_device_of(direction, narrow).astype(narrow.dtype, copy=False)
+    there = to_device_of(direction, narrow).astype(narrow.dtype, copy=False)
 
     def product(rows: slice) -> RealArray:
         known = curvature[(rows.start or 0) // _ROWS]
-        curved = weights[rows, None] * loss.hessian_product(known, narrow[rows] @ direction.T)
-        return to_host(curved.astype(narrow.dtype, copy=False).T @ narrow[rows])
+        curved = weights[rows, None] * loss.hessian_product(known, narrow[rows] @ there.T)
+        return curved.astype(narrow.dtype, copy=False).T @ narrow[rows]
 
-    products = _over_rows(product, narrow, direction)
-    return sum(products[1:], start=products[0])
+    products = _over_rows(product, narrow, there)
+    return to_device_of(sum(products[1:], start=products[0]), direction)
 
 
 def _over_rows(

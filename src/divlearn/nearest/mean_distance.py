@@ -24,10 +24,11 @@ from divlearn.fitting.training import Training
 from divlearn.geometry import geodesic
 from divlearn.hermitian import real_form
 from divlearn.nearest import neighbors
-from divlearn.nearest.class_means import Filter, average, class_means, learn_filter, recentering
+from divlearn.nearest.class_means import Filter, View, class_means, learn_filter
 from divlearn.nearest.fields import balance, is_sequence, known_field, measure_field
 from divlearn.nearest.online import check_forgetting, continue_means, fade, find_codes
 from divlearn.nearest.search import CANDIDATES, choose_divergence, find_slope
+from divlearn.threads import limit_blas
 from divlearn.weights import normalize_weights
 
 _ROUGH_ACCURACY = 1e-3  # candidates differ by more than digits of the smallest eigenvalues
@@ -250,6 +251,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         """The divergence in use, or a list of those in use."""
         return self._field[0] if self.means_.ndim == 3 else self._field
 
+    @limit_blas(1)  # matrices are worked on side by side: more threads inside LAPACK gain nothing
     def fit_training(self, training: Training) -> Self:
         """Choose the divergence on folds of data that was checked."""
         data, engine = training.data, training.engine
@@ -260,8 +262,9 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
                 ", one to train on and one to judge by; pass more, or name a divergence"
             )
         rough = get_engine(self.engine, accuracy=_ROUGH_ACCURACY)
+        view = View(self._learn_filter(data, engine))
         chosen, unit, self.cv_results_ = choose_divergence(
-            training, rough, filtering=self.filtering
+            training, rough, None if self.filtering else view
         )
         self.oof_proba_, self._optimistic_proba = (
             data.spread(chosen.rows, _normalize(self._priors() * some))
@@ -270,15 +273,13 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         divergence = CANDIDATES[chosen.best]
         self._field, self.weights_ = [divergence], np.ones(1)
         self.scale_ = 1 / (self._share * unit * chosen.calibration.temperature)
-        data = self._learn_filter(data, engine)
+        data = view.data
         if (slope := find_slope(divergence)) is None or abs(slope) == 1:
             means = class_means(data, divergence, engine)
         else:
-            recenter = recentering(data, engine)
-            starts = recenter(np.arange(len(data.codes)), data.codes, data.weights)
-            centers = class_means(data, CANDIDATES[0], engine, starts)
-            arithmetic = average(data.matrices, data.codes, data.weights)
-            means = geodesic(centers, arithmetic, slope)
+            everything = np.arange(len(data.codes))
+            centers = class_means(data, CANDIDATES[0], engine, view.recenter(everything))
+            means = geodesic(centers, view.arithmetic(everything), slope)
         self.means_ = self._as_given(means)
         self.totals_ = np.bincount(data.codes, data.weights).astype(float)
         return self

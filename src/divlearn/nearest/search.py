@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
+from scipy.spatial.distance import cdist
 from scipy.special import softmax
 
 from divlearn.arrays import Indices, Labels, RealArray
@@ -14,39 +15,39 @@ from divlearn.engines import Engine, Prepared
 from divlearn.fitting.calibration import SCORES, fit_temperature
 from divlearn.fitting.folds import Fold
 from divlearn.fitting.held_out import Judge, shares_of
-from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.training import Chosen, Grid, Training, choose, judge_accuracy
 from divlearn.geometry import geodesic
-from divlearn.nearest.class_means import average, learn_filter, recentering
+from divlearn.nearest.class_means import View, average, learn_filter
 from divlearn.nearest.plane import CANDIDATES as MEMBERS
 from divlearn.nearest.plane import evaluate_plane
+from divlearn.threads import map_rows
 
 CANDIDATES: list[Divergence] = [*MEMBERS, LOG_EUCLIDEAN]
 _CERTAIN = 2.0  # standard errors of a gain over the first candidate that counts
 _TABLE_ENTRIES = 1 << 22  # of spectra held at a time
+_CACHE_ENTRIES = 1 << 17  # of spectra that a thread evaluates at a time
 
 
 def choose_divergence(
-    training: Training, rough: Engine, *, filtering: bool
+    training: Training, rough: Engine, everything: View | None
 ) -> tuple[Chosen[int], float, dict[str, RealArray | Labels]]:
     """Choose a candidate by held-out distances to class means.
 
-    Returned are the choice, by its number, the unit of its divergences, and a table of all. Where
-    matrices are filtered, the filter of a part is learned without what the part holds out.
+    Returned are the choice, by its number, the unit of its divergences, and a table of all. Without
+    a view of everything, matrices are filtered: the filter of a part is learned without what the
+    part holds out.
     """
     data, folds, everyone = training.data, training.folds, range(len(CANDIDATES))
 
     @cache
-    def view(number: int | None) -> _View:
-        if number is None:
-            return _View(data, training.engine)
+    def filtered(number: int) -> View:
         known = learn_filter(data, training.parts[number][0], training.engine)
-        return _View(replace(data, matrices=known.apply(data.matrices)), training.engine)
+        return View(replace(data, matrices=known.apply(data.matrices)))
 
     def tables(candidates: Sequence[int], number: int) -> list[RealArray]:
-        known = view(number if filtering else None)
-        return _held_out_tables(known, training.parts[number], candidates, rough)
+        view = everything or filtered(number)
+        return _held_out_tables(view, training.parts[number], candidates, rough)
 
     on_folds = [tables(everyone, number) for number in range(len(folds))]
     # Typical divergences to the nearest class, in which temperatures are near one.
@@ -74,15 +75,6 @@ def choose_divergence(
     )
 
 
-class _View:
-    """Matrices, and what means of parts of them are made of."""
-
-    def __init__(self, data: Labelled, engine: Engine) -> None:
-        self.data, self.recenter = data, recentering(data, engine)
-        self.inverses = np.linalg.inv(data.matrices)
-        self.vectors = LOG_EUCLIDEAN.embed(data.matrices)
-
-
 def judge_brier(training: Training) -> Judge:
     """Make a function to shares in the mean over folds of the negative Brier score."""
     # Brier scores are bounded, so that a few matrices far from all means do not decide.
@@ -106,11 +98,10 @@ def typical(table: RealArray) -> float:
 
 
 def _held_out_tables(
-    view: _View, fold: Fold, candidates: Sequence[int], engine: Engine
+    view: View, fold: Fold, candidates: Sequence[int], engine: Engine
 ) -> list[RealArray]:
     """Divergences (n_held, n_classes) to the means of the training part, for each candidate."""
     data, (train, held) = view.data, fold
-    codes, weights = data.codes[train], data.weights[train]
     slopes = {one: find_slope(CANDIDATES[one]) for one in candidates}
     means = _part_means(view, train, sorted({one for one in slopes.values() if one is not None}))
     tables = np.empty((len(candidates), len(held), len(data.classes)))
@@ -124,8 +115,8 @@ def _held_out_tables(
             tables[places, some] = _tables(prepared, centers, members, engine)
     for place, one in enumerate(candidates):
         if slopes[one] is None:
-            gaps = view.vectors[held][:, None] - average(view.vectors[train], codes, weights)
-            tables[place] = (gaps**2).sum(axis=2)
+            means_of_vectors = average(view.vectors, data, train)
+            tables[place] = cdist(view.vectors[held], means_of_vectors, "sqeuclidean")
     largest = float(tables.max())
     check_finite(largest, "a divergence", "to the mean of a class", or_infinite=True)
     return list(np.minimum(tables, 1e100))
@@ -136,22 +127,17 @@ def find_slope(divergence: Divergence) -> float | None:
     return divergence.beta - divergence.alpha if isinstance(divergence, ABDivergence) else None
 
 
-def _part_means(view: _View, train: Indices, slopes: Sequence[float]) -> dict[float, RealArray]:
+def _part_means(view: View, train: Indices, slopes: Sequence[float]) -> dict[float, RealArray]:
     """Approximate class means of a part, for values of beta - alpha."""
-    data = view.data
-    codes, weights = data.codes[train], data.weights[train]
-    arithmetic = average(data.matrices[train], codes, weights)
     means = {}
     between = [one for one in slopes if abs(one) < 1]
     if between:
-        centers = view.recenter(train, codes, weights)
-        found = geodesic(centers, arithmetic, np.array(between)[:, None])
+        found = geodesic(view.recenter(train), view.arithmetic(train), np.array(between)[:, None])
         means = dict(zip(between, found, strict=True))
     if 1.0 in slopes:
-        means[1.0] = arithmetic
+        means[1.0] = view.arithmetic(train)
     if -1.0 in slopes:
-        harmonic = np.linalg.inv(average(view.inverses[train], codes, weights))
-        means[-1.0] = 0.5 * (harmonic + harmonic.mT)
+        means[-1.0] = view.harmonic(train)
     return means
 
 
@@ -164,5 +150,10 @@ def _tables(
     if len(points) == 1:
         return scales * engine.encode(data, Prepared.checked(means), *points[0])
     t = engine.spectra(data, Prepared.checked(means))
-    spectra = np.ascontiguousarray(t.reshape(-1, t.shape[2]).T)
-    return scales * evaluate_plane(spectra, points).reshape(-1, *t.shape[:2])
+
+    def evaluate(part: slice) -> RealArray:
+        spectra = np.ascontiguousarray(t[part].reshape(-1, t.shape[2]).T)
+        return evaluate_plane(spectra, points).reshape(len(points), -1, t.shape[1])
+
+    tables = map_rows(evaluate, len(t), max(1, _CACHE_ENTRIES // t[0].size))
+    return scales * np.concatenate(tables, axis=1)

@@ -280,7 +280,7 @@ def _path_on_device(
     for C in _PENALTIES:
         gamma = factor / (C * float(weights.sum()))
         head, _ = solve_head(SoftmaxLoss().with_tolerance(), samples, gamma, head)
-        coefficients, offsets = map(to_host, head)
+        coefficients, offsets = head
         if len(offsets) == 2:
             coefficients, offsets = coefficients - coefficients[0], offsets - offsets[0]
         yield C, (coefficients, offsets)
