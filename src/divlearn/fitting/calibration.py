@@ -112,7 +112,8 @@ def _falling_root(
         if t == end:
             break
         low, high = (t, high) if value > 0 else (low, t)
-        following = t - value / change if change < 0 else end
+        inside = abs(value) < -change * (high - low)
+        following = t - value / change if inside else end
         # A short step is the last, since the next is as short as its square. It counts even out of
         # the bracket, where rounding alone leads.
         if abs(following - t) <= _LAST_STEP:

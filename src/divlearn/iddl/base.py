@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from operator import attrgetter
@@ -149,6 +149,7 @@ _RANKS = (1, 4)  # beside full rank: models of other ranks err on other matrices
 _DIRECTIONS = 64  # of all filters of a model together; four per class where classes are many
 _MATRICES_PER_DIRECTION = 7
 _SCREENING_FOLDS = 4  # where nothing is averaged
+_MANY = 1000  # matrices: if none is wrong, more than 0.3 % of new ones are unlikely to be
 
 
 class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
@@ -190,7 +191,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
                 for rank in self._ranks(task.shards.d):
                     learned = self._learn(task, seed, rank)
                     kept.append(learned.best() if isinstance(learned, Ensemble) else learned)
-                    if is_interrupted():
+                    if is_interrupted() or self._is_solved(kept[-1].choice, task):
                         break
             joined = join_ranks(kept, task) if len(kept) > 1 else kept[0]
             self._keep_losses(joined, task)
@@ -199,6 +200,12 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
                     joined = add_discriminants(joined, task)
         self._keep(joined, task)
         return joined
+
+    def _is_solved(self, choice: Choice, task: Task) -> bool:
+        """Whether so many held-out matrices are right, all of them, that learning gains nothing."""
+        if self.max_iter != "auto" or task.codes is None or len(choice.rows) < _MANY:
+            return False
+        return bool((choice.scores.argmax(axis=1) == task.codes[choice.rows]).all())
 
     def _adds_discriminants(self, task: Task) -> bool:
         """Whether to try discriminants of the features: for classes, if no loss is given."""
@@ -253,6 +260,8 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             start = [partial(start_model, part, settings, variant) for part, variant in known]
             first = list(side_by_side(start, n_workers))
             starts = choose(first)
+            if self._is_solved(min(chain(*starts), key=attrgetter("held_out_loss")), task):
+                settings = replace(settings, max_iter=0)
         if whole is not None:
             return learn_single(
                 whole, settings, self._variant(whole, pair), list(chain(*starts)), parts
@@ -318,6 +327,8 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_, self.message_ = learned.n_iter, learned.message
         if is_interrupted() and "interrupted" not in self.message_:
             self.message_ += "; interrupted by the user"
+        if not learned.n_iter and self._is_solved(choice, task):
+            self.message_ += "; all held-out matrices are right without learning"
         self.stop_reasons_, self.history_ = learned.stop_reasons, learned.history
         if learned.discriminants:
             self.held_out_losses_["with discriminants"] = losses_without_each(learned, task)

@@ -84,7 +84,8 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         trains one model on all matrices.
     max_iter : int or "auto", default="auto"
         Iterations of the solver. "auto" takes 10, and on a CPU 3 to 9 for atoms of full rank where
-        many large matrices and atoms would take more than some minutes of a core.
+        many large matrices and atoms would take more than some minutes of a core. It takes none if
+        models with the initial atoms make no error on 1,000 held-out matrices or more.
     class_weight : dict, "balanced" or None, multiplies sample weights; only ratios matter.
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"

@@ -21,7 +21,6 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import Labelled, check_labelled, check_new
 from divlearn.fitting.targets import check_labels, find_classes
 from divlearn.fitting.training import Training
-from divlearn.geometry import geodesic
 from divlearn.hermitian import real_form
 from divlearn.nearest import neighbors
 from divlearn.nearest.class_means import Filter, View, class_means, learn_filter
@@ -94,9 +93,10 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
     Candidates for "choose" are "airm", "stein", "burg", "reverse-burg", "log-cosh", (0, 1/4),
     (1/4, 1/2), (0, 1/2), (1/4, 3/4) and "log-euclidean". The one with the lowest held-out Brier
     score is chosen if its gain over "airm" exceeds two standard errors, else "airm". To be
-    fast, means of candidates are approximate: the point beta - alpha of the geodesic from the AIRM
-    mean (0) to the arithmetic mean (1), exact for "airm" and "burg"; the harmonic mean, also exact,
-    for "reverse-burg".
+    fast, candidates are compared by approximate means: the point beta - alpha of the geodesic from
+    the AIRM mean (0), which is found by a Newton step, to the arithmetic mean (1); the harmonic
+    mean for "reverse-burg". The model that is chosen has exact means. If others than these three
+    are chosen, the held-out probabilities are of exact means, too.
 
     M divergences of a sequence make one: :math:`D(X \,\|\, C_k) = \sum_m w_m D_m(X \,\|\, C_{mk})`.
     :math:`M w_m` is the scale of :math:`D_m` with the lowest log-loss on the training data, so that
@@ -274,13 +274,10 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         self._field, self.weights_ = [divergence], np.ones(1)
         self.scale_ = 1 / (self._share * unit * chosen.calibration.temperature)
         data = view.data
-        if (slope := find_slope(divergence)) is None or abs(slope) == 1:
-            means = class_means(data, divergence, engine)
-        else:
-            everything = np.arange(len(data.codes))
-            centers = class_means(data, CANDIDATES[0], engine, view.recenter(everything))
-            means = geodesic(centers, view.arithmetic(everything), slope)
-        self.means_ = self._as_given(means)
+        slope, starts = find_slope(divergence), None
+        if slope is not None and abs(slope) < 1:  # means on the edge of the family are closed forms
+            starts = view.recenter(np.arange(len(data.codes)))
+        self.means_ = self._as_given(class_means(data, divergence, engine, starts))
         self.totals_ = np.bincount(data.codes, data.weights).astype(float)
         return self
 

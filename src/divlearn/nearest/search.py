@@ -18,7 +18,7 @@ from divlearn.fitting.held_out import Judge, shares_of
 from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.training import Chosen, Grid, Training, choose, judge_accuracy
 from divlearn.geometry import geodesic
-from divlearn.nearest.class_means import View, average, learn_filter
+from divlearn.nearest.class_means import View, average, find_means, learn_filter
 from divlearn.nearest.plane import CANDIDATES as MEMBERS
 from divlearn.nearest.plane import evaluate_plane
 from divlearn.threads import map_rows
@@ -58,10 +58,22 @@ def choose_divergence(
         table = tables([candidate], number)[0] if inner else on_folds[number][candidate]
         return -table / units[candidate]
 
+    def decide_exactly(candidate: int, number: int) -> RealArray:
+        """Decide by exact means, for what is chosen."""
+        if not is_approximate(CANDIDATES[candidate]):
+            return decide(candidate, number)
+        view = everything or filtered(number)
+        return (
+            -_exact_table(view, training.parts[number], MEMBERS[candidate], rough)
+            / (units[candidate])
+        )
+
     judge = judge_brier(training)
     held_out = HeldOut(decide, judge, folds, training.nest, nested=False, margin=_CERTAIN)
+    exact = HeldOut(decide_exactly, judge, folds, training.nest, nested=False)
+    exact.best = held_out.best  # type: ignore[method-assign]
     grid = Grid(everyone)
-    chosen = choose(training, held_out, grid, grid, SCORES)
+    chosen = choose(training, exact, grid, grid, SCORES)
     right, rows = judge_accuracy(training, SCORES), [held for _, held in folds]
     accuracies = [right(held_out.decisions([one] * len(folds)), rows).sum() for one in everyone]
     return (
@@ -120,6 +132,29 @@ def _held_out_tables(
     largest = float(tables.max())
     check_finite(largest, "a divergence", "to the mean of a class", or_infinite=True)
     return list(np.minimum(tables, 1e100))
+
+
+def _exact_table(view: View, fold: Fold, divergence: ABDivergence, engine: Engine) -> RealArray:
+    """Divergences (n_held, n_classes) to exact means of the training part."""
+    data, (train, held) = view.data, fold
+    slope = divergence.beta - divergence.alpha
+    means = find_means(
+        data.matrices[train],
+        data.codes[train],
+        data.weights[train],
+        divergence,
+        engine,
+        [f"class {name!s}" for name in data.classes],
+        _part_means(view, train, [slope])[slope],
+    )
+    prepared = engine.prepare(Prepared.checked(data.matrices[held]))
+    return np.minimum(_tables(prepared, means, [divergence], engine)[0], 1e100)
+
+
+def is_approximate(divergence: Divergence) -> bool:
+    """Whether candidates are compared by approximate means of this divergence."""
+    slope = find_slope(divergence)
+    return slope is not None and abs(slope) < 1 and divergence.name != "airm"
 
 
 def find_slope(divergence: Divergence) -> float | None:
