@@ -246,6 +246,8 @@ def test_tangent_classifiers_learn_from_vectors_on_the_device(model, n_classes, 
     if model != "rbf":  # the kernels and support vectors of libsvm come to the host
         assert DeviceArray.crossed.count(X.size) == 1
         assert len(X) * D * (D + 1) // 2 not in DeviceArray.crossed
+    if model == "rda":  # only the model of everything comes to the host, not those to choose from
+        assert DeviceArray.crossed.count(found.model_.factors.size) == 1
 
 
 def test_logistic_regression_on_the_device_is_optimal(data):

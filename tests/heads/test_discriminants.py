@@ -79,7 +79,7 @@ def test_rda_on_a_device_takes_classes_together(n_entries, counts, stacks, monke
     there = RDA(DeviceArray.send(vectors), codes, weights)
     shapes, solve = [], np.linalg.solve
     monkeypatch.setattr(np.linalg, "solve", lambda A, B: shapes.append(A.shape) or solve(A, B))
-    found = there.learn(0.1, 0.5)
+    found = there.learn(0.1, 0.5).to_host()
     assert found.factors.shape == right.factors.shape
     np.testing.assert_array_equal(found.starts, right.starts)
     np.testing.assert_allclose(found.decide(new), right.decide(new), rtol=1e-9)

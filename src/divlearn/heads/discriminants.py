@@ -1,12 +1,12 @@
 r"""Gaussian discriminants of vectors with more entries than there are vectors.
 
-Nothing much larger than (n_vectors, n_entries) is made. Vectors may be on a device, models are on
-the host. Scores are logarithms of class probabilities up to a constant of every vector.
+Nothing much larger than (n_vectors, n_entries) is made. Vectors may be on a device; of models, what
+is large stays there. Scores are logarithms of class probabilities up to a constant of every vector.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, replace
+from typing import Annotated, Self
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -39,6 +39,11 @@ class Quadratic:
     factors: Annotated[RealArray, "n_rows n_axes"]  # of all classes, one after the other
     centres: Annotated[RealArray, "n_rows"]  # means by the factors of their classes
     starts: Annotated[Indices, "n_classes"]  # first rows of the classes
+
+    def to_host(self) -> Self:
+        """Return the same model with all arrays on the host."""
+        axes, factors, centres = map(to_host, (self.axes, self.factors, self.centres))
+        return replace(self, axes=axes, factors=factors, centres=centres)
 
     def decide(self, vectors: RealArray) -> RealArray:
         placed = vectors @ to_device_of(self.axes, vectors)
@@ -148,10 +153,10 @@ class RDA:
         coefficients = self._means / base
         constants = logs - 0.5 * to_host((coefficients * self._means).sum(axis=1))
         return Quadratic(
-            to_host(self._axes),
+            self._axes,
             Linear(to_host(coefficients), constants),
-            to_host(np.concatenate(factors)[self._order]),
-            to_host(np.concatenate(centres)[self._order]),
+            np.concatenate(factors)[self._order],
+            np.concatenate(centres)[self._order],
             self._starts,
         )
 

@@ -171,6 +171,11 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
             self.whitener_, self.deviation_ = whitener, deviation
         return lambda candidate: learn(**dict(candidate))
 
+    def _fit_model(self, training: Training, best: Candidate) -> None:
+        super()._fit_model(training, best)
+        if isinstance(self.model_, Quadratic):
+            self.model_ = self.model_.to_host()
+
     def _decide(self, model: Model, training: Training, number: int) -> RealArray:
         _, vectors, deviation = space(training, self.at, number)
         decisions = to_host(model.decide(vectors[training.parts[number][1]] / deviation))
