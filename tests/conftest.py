@@ -114,9 +114,8 @@ def engine(engine_name):
     return make_engine(engine_name)
 
 
-@pytest.fixture
-def small_grids(monkeypatch):
-    """Few candidates to choose from, for tests of what is around the choice."""
+def shorten_grids(patch: pytest.MonkeyPatch) -> None:
+    """Leave few candidates to choose from, for tests of what is around the choice."""
     for name, few in {
         "iddl.base._PENALTIES": (1e-3, 1e-2),
         "iddl.base._RANKS": (),
@@ -128,9 +127,23 @@ def small_grids(monkeypatch):
         "baselines.coded._STEPS": 1,
         "baselines.rspdl._INNER": 10,
     }.items():
-        monkeypatch.setattr(f"divlearn.{name}", few)
+        patch.setattr(f"divlearn.{name}", few)
     for model, name, few in (("logistic", "C", 10.0), ("rda", "shrink", 0.1), ("rbf", "C", 10.0)):
-        monkeypatch.setitem(tangent._METHODS[model][1], name, [few])
+        patch.setitem(tangent._METHODS[model][1], name, [few])
+
+
+@pytest.fixture
+def small_grids(monkeypatch):
+    """Few candidates in one test."""
+    shorten_grids(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def small_grids_everywhere():
+    """Few candidates in all tests of a module, and in what they share."""
+    with pytest.MonkeyPatch.context() as patch:
+        shorten_grids(patch)
+        yield
 
 
 @pytest.fixture

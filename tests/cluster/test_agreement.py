@@ -37,7 +37,7 @@ def test_groups_are_no_evidence(monkeypatch, pure):
     """Clusters and classes follow groups, and have nothing else in common: naively 20 to 30 %."""
     monkeypatch.setattr(agreement, "_PERMUTATIONS", 99)
     rng, found = np.random.default_rng(0), []
-    for _ in range(100):
+    for _ in range(60):
         shares = np.arange(12) % 2 if pure else rng.random(12)
         classes = rng.random(60) < rng.permutation(shares)[GROUPS]
         clusters = clusters_of_groups(rng)

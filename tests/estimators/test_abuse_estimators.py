@@ -15,7 +15,7 @@ import divlearn
 from divlearn import baselines
 from divlearn.iddl import Recipe
 
-pytestmark = pytest.mark.usefixtures("small_grids")
+pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
 
 SEED = {"random_state": 0}
 MEMBERS = ("tangent logistic", "tangent rbf", "tangent lda")

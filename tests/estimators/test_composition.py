@@ -15,7 +15,7 @@ from test_abuse_estimators import ESTIMATORS, answers, data
 import divlearn
 from divlearn import baselines
 
-pytestmark = pytest.mark.usefixtures("small_grids")
+pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
 
 CLASSIFIERS = {name: model for name, model in ESTIMATORS.items() if is_classifier(model)} | {
     "LEML": baselines.LEML(20, 0.3, max_iter=2, random_state=0),

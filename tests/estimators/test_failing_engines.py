@@ -15,7 +15,7 @@ from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl import Recipe
 from divlearn.likelihood import fit_likelihood, fit_member
 
-pytestmark = pytest.mark.usefixtures("small_grids")
+pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
 
 X, Y = make_wishart_clusters(2, 8, 2, separation=2, random_state=0)
 SEED = {"random_state": 0}

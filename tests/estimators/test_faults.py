@@ -23,7 +23,7 @@ from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.iddl import Recipe
 from divlearn.threads import limit_blas
 
-pytestmark = pytest.mark.usefixtures("small_grids")
+pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
 
 HANGS = 900  # seconds: far beyond what the busiest machine needs
 FITS = {

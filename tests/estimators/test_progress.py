@@ -31,7 +31,7 @@ from divlearn.fitting.progress import listen, narrated, tell, track
 from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.report import PlaneDisplay, page_of
 
-pytestmark = pytest.mark.usefixtures("small_grids")
+pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from divlearn.descriptors import Regularize
 from divlearn.judge import evaluate, plane_map, which_divergence
 from divlearn.sharded import open_shards
 
-pytestmark = pytest.mark.usefixtures("small_grids")
+pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
 
 MODELS = ESTIMATORS | {"Regularize": Regularize()}
 HINT = r'rank-deficient: numerical rank 2 of 3.* or pass regularize="shrink", here or to check_spd$'

@@ -22,7 +22,7 @@ from divlearn.cluster import mixture
 from divlearn.iddl import Recipe
 from divlearn.nearest import neighbors
 
-pytestmark = pytest.mark.usefixtures("small_grids")
+pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
 
 SEED = {"random_state": 0}
 ONE_START = {"n_init": 1, **SEED}
