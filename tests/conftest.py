@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from scalar_slopes import change, slope, value
 from threadpoolctl import threadpool_limits
 
+from divlearn.datasets import make_recordings
 from divlearn.engines import ReferenceEngine, available_engines, cuda_problem, get_engine
 from divlearn.iddl import IDDLClassifier
 from divlearn.tangent import classifier as tangent
@@ -152,6 +153,17 @@ def short_fits(monkeypatch, small_grids):
     for name, short in {"max_iter": 1, "cv": 2}.items():
         monkeypatch.setitem(unwrap(IDDLClassifier.__init__).__kwdefaults__, name, short)
     monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 1e-2)
+
+
+@pytest.fixture
+def few_recordings(monkeypatch):
+    """Simulate fewer recordings, where their number is not given."""
+
+    def simulate(n_recordings: int, n_subjects: int) -> None:
+        monkeypatch.setattr(make_recordings, "__defaults__", (n_recordings, 8, 64))
+        monkeypatch.setitem(make_recordings.__kwdefaults__, "n_subjects", n_subjects)
+
+    return simulate
 
 
 @pytest.fixture
