@@ -116,9 +116,13 @@ def engine(engine_name):
 
 
 def shorten_grids(patch: pytest.MonkeyPatch) -> None:
-    """Leave few candidates to choose from, for tests of what is around the choice."""
+    """Leave few candidates and steps, for tests of what is around the search."""
     for name, few in {
         "iddl.base._PENALTIES": (1e-3, 1e-2),
+        "iddl.base._LEARNED_PENALTIES": (1e-2, 1e-1),
+        "iddl.learning._CHOOSING_ITERATIONS": 1,
+        "iddl.solvers._INNER": 2,
+        "cluster.mixture.TOLERANCE": 1e-2,
         "iddl.base._RANKS": (),
         "kernels.classifier.POINTS": [(0.0, 0.0), (0.5, 0.5)],
         "baselines.log_svm.PENALTIES": {"linear": (10.0,), "rbf": (10.0,)},
@@ -152,7 +156,6 @@ def short_fits(monkeypatch, small_grids):
     """Defaults that make fits fast, for tests of what is around them, such as the program."""
     for name, short in {"max_iter": 1, "cv": 2}.items():
         monkeypatch.setitem(unwrap(IDDLClassifier.__init__).__kwdefaults__, name, short)
-    monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 1e-2)
 
 
 @pytest.fixture
