@@ -21,6 +21,8 @@ from divlearn.nearest import NearestClassifier
 from divlearn.tangent import TangentClassifier
 from divlearn.threads import count_jobs
 
+pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
+
 
 @pytest.fixture(scope="module")
 def data():
