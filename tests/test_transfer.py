@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from pyriemann.estimation import Covariances
@@ -277,10 +279,19 @@ def test_choose_leaves_alone_what_cannot_be_judged():
     assert Recenter("choose").fit(X, y, y).chosen_ == "none"
 
 
+def differing():
+    return simulate(gains=0.3, stretches=0.5)
+
+
+@cache
+def results_of_choice():
+    return Recenter("choose").fit(*differing()).cv_results_
+
+
 @pytest.mark.parametrize("alignment", ["none", "center", "stretch"])
 def test_choose_judges_by_groups_it_has_not_seen(alignment):
     """By hand: discriminants of scikit-learn, one group held out, aligned as in `transform`."""
-    X, y, groups = simulate(gains=0.3, stretches=0.5)
+    X, y, groups = differing()
     scores, labels = [], []
     for held in range(8):
         train, test = groups != held, groups == held
@@ -300,7 +311,7 @@ def test_choose_judges_by_groups_it_has_not_seen(alignment):
 
     best = minimize_scalar(loss, bounds=(1e-3, 1e3), method="bounded", options={"xatol": 1e-9}).x
     expected = np.minimum(np.logaddexp(0, -best * margins), np.log(1e4)).mean()
-    found = Recenter("choose").fit(X, y, groups).cv_results_
+    found = results_of_choice()
     np.testing.assert_allclose(
         found["log_loss"][list(found["alignment"]).index(alignment)], expected, rtol=0.02
     )

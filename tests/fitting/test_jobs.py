@@ -30,14 +30,14 @@ def data():
 
 
 ESTIMATORS = {
-    "lda": TangentClassifier("lda"),
-    "logistic": TangentClassifier("logistic"),
-    "rda": TangentClassifier("rda"),
-    "rbf": TangentClassifier("rbf"),
-    "kernel": DivergenceKernelClassifier(scales=(0.5, 2), C=(1, 10)),
-    "nearest": NearestClassifier(),
+    "lda": TangentClassifier("lda", cv=3),
+    "logistic": TangentClassifier("logistic", cv=3),
+    "rda": TangentClassifier("rda", cv=3),
+    "rbf": TangentClassifier("rbf", cv=3),
+    "kernel": DivergenceKernelClassifier(scales=(0.5, 2), C=(1, 10), cv=3),
+    "nearest": NearestClassifier(cv=3),
     "svm": LogEuclideanSVM("rbf"),
-    "committee": SPDClassifier(("tangent logistic", "kernel", "tangent rbf")),
+    "committee": SPDClassifier(("tangent logistic", "kernel", "tangent rbf"), cv=3),
 }
 
 
@@ -53,7 +53,7 @@ def test_the_number_of_threads_does_not_change_a_bit(name, data):
 def test_threads_leave_out_no_regressor(data):
     X, _ = data
     y = np.linalg.slogdet(X)[1]
-    fitted = [SPDRegressor(n_jobs=n_jobs, random_state=0).fit(X, y) for n_jobs in (1, 3)]
+    fitted = [SPDRegressor(cv=3, n_jobs=n_jobs, random_state=0).fit(X, y) for n_jobs in (1, 3)]
     assert [len(one.members_) for one in fitted] == [5, 5]
     np.testing.assert_array_equal(*(one.oof_prediction_ for one in fitted))
     np.testing.assert_array_equal(*(one.predict(X) for one in fitted))
