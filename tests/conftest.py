@@ -131,6 +131,7 @@ def shorten_grids(patch: pytest.MonkeyPatch) -> None:
         "baselines.coded._PENALTIES": (10.0,),
         "baselines.coded._STEPS": 1,
         "baselines.rspdl._INNER": 10,
+        "outliers._STILL": 1e-2,
     }.items():
         patch.setattr(f"divlearn.{name}", few)
     for model, name, few in (("logistic", "C", 10.0), ("rda", "shrink", 0.1), ("rbf", "C", 10.0)):
@@ -156,6 +157,7 @@ def short_fits(monkeypatch, small_grids):
     """Defaults that make fits fast, for tests of what is around them, such as the program."""
     for name, short in {"max_iter": 1, "cv": 2}.items():
         monkeypatch.setitem(unwrap(IDDLClassifier.__init__).__kwdefaults__, name, short)
+    monkeypatch.setattr("divlearn.cluster.agreement._PERMUTATIONS", 99)
 
 
 @pytest.fixture

@@ -22,8 +22,6 @@ from divlearn.cluster import mixture
 from divlearn.iddl import Recipe
 from divlearn.nearest import neighbors
 
-pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
-
 SEED = {"random_state": 0}
 ONE_START = {"n_init": 1, **SEED}
 FAST = {"rank": "full", "max_iter": 1, "cv": 2, "recipe": Recipe(penalty=1e-2), **SEED}
@@ -54,8 +52,8 @@ ESTIMATORS = [
     (baselines.LogEuclideanSVM(**SEED), lift_spd),
     (baselines.LEML(4, 0.3, max_iter=1, **SEED), lift_spd),
     (baselines.KernelLLC(kernel="stein", bandwidth=0.5, n_neighbors=1, **SEED), lift_spd),
-    (baselines.KernelSparseCoding(bandwidth=0.5, penalty=0.01, max_iter=1, **SEED), lift_spd),
-    (baselines.RSPDL(penalty=0.1, max_iter=1, **SEED), lift_spd),
+    (baselines.KernelSparseCoding(bandwidth=0.5, penalty=0.1, max_iter=1, **SEED), lift_spd),
+    (baselines.RSPDL(penalty=0.5, max_iter=1, **SEED), lift_spd),
     (descriptors.GaussianEmbedding(), lift_series),
     (descriptors.RBFKernelDescriptor(), lift_series),
     (descriptors.BlockDiagonal(), lift_streams),
@@ -117,12 +115,14 @@ def name_of(part):
     return f"{part.func.__name__}{options}"
 
 
-@pytest.fixture(autouse=True)
-def short_searches(monkeypatch):
+@pytest.fixture(autouse=True, scope="module")
+def short_searches(small_grids_everywhere):
     """How many points something is chosen from is no matter here."""
-    monkeypatch.setattr(mixture, "TOLERANCE", 1.0)
-    monkeypatch.setattr(neighbors, "POINTS", neighbors.POINTS[:1])
-    monkeypatch.setattr(coded, "_ATOMS_PER_CLASS", 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mixture, "TOLERANCE", 1.0)
+        patch.setattr(neighbors, "POINTS", neighbors.POINTS[:1])
+        patch.setattr(coded, "_ATOMS_PER_CLASS", 1)
+        yield
 
 
 @pytest.mark.parametrize(("estimator", "check"), list(checks()), ids=name_of)
