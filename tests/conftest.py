@@ -92,8 +92,12 @@ def pytest_configure(config):
 
 
 def pytest_collection_finish():
-    """Modules and tests stay to the end: the garbage collector need not look at them."""
+    """Modules and tests stay to the end: the garbage collector need not look at them.
+
+    Nor need it look often at what tests leave behind.
+    """
     gc.freeze()
+    gc.set_threshold(50_000)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import cache
 
 import mpmath
 import numpy as np
@@ -108,15 +109,18 @@ def test_means_of_a_part_are_a_step_from_closed_ones():
         assert airm(end, exact) < 0.01 * airm(start, exact)  # squares of distances
 
 
+@cache
+def means_in(divergence):
+    return DivergenceMDM(divergence).fit(*wishart(10)).means_
+
+
 @pytest.mark.parametrize("place", range(len(CANDIDATES) + 1))
 def test_the_means_are_those_that_were_judged(place, monkeypatch, set_tolerance):
     X, y = wishart(10)
     monkeypatch.setattr(search.HeldOut, "best", lambda *_, **__: place)
     set_tolerance("means", 1e-9)  # from whatever start
     model = DivergenceMDM("choose", random_state=0).fit(X, y)
-    airm, burg, harmonic = (
-        DivergenceMDM(name).fit(X, y).means_ for name in ("airm", "burg", "reverse-burg")
-    )
+    airm, burg, harmonic = (means_in(name) for name in ("airm", "burg", "reverse-burg"))
     if model.divergence_.name == "log-euclidean":
         expected = DivergenceMDM("logeuclid").fit(X, y).means_
     else:
