@@ -161,6 +161,11 @@ def short_fits(monkeypatch, small_grids):
     """Defaults that make fits fast, for tests of what is around them, such as the program."""
     for name, short in {"max_iter": 1, "cv": 2}.items():
         monkeypatch.setitem(unwrap(IDDLClassifier.__init__).__kwdefaults__, name, short)
+
+
+@pytest.fixture
+def few_permutations(monkeypatch):
+    """Compare clusters and classes with fewer orders of the labels."""
     monkeypatch.setattr("divlearn.cluster.agreement._PERMUTATIONS", 99)
 
 
