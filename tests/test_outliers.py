@@ -67,6 +67,11 @@ def test_scores_are_z_scores_of_log_distances(clean):
     assert (model.predict(clean) == -1).mean() < 0.02
 
 
+def test_single_precision(clean):
+    narrow, wide = (DivergenceOutliers().fit(X) for X in (clean.astype(np.float32), clean))
+    np.testing.assert_allclose(narrow.score_samples(clean), wide.score_samples(clean), atol=1e-3)
+
+
 def test_contamination_is_the_share_of_outliers(clean):
     model = DivergenceOutliers(contamination=0.15).fit(clean)
     assert (model.predict(clean) == -1).sum() == 30
