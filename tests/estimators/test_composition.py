@@ -30,7 +30,7 @@ def test_in_a_pipeline_of_a_search_and_pickled(name):
     X, y = data()
     pipeline = make_pipeline(FunctionTransformer(lambda X: 2 * X), CLASSIFIERS[name])
     step = pipeline.steps[-1][0]
-    grid = {f"{step}__regularize": ["raise", "shrink"]}
+    grid = {f"{step}__regularize": ["shrink"]}
     search = GridSearchCV(pipeline, grid, cv=2, error_score="raise")
     model = search.fit(X, np.array(["one", "two"])[y]).best_estimator_[-1]
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()

@@ -175,7 +175,7 @@ def test_ctrl_c_at_any_time_leaves_a_model_once_there_is_one(data, name):
     options = {"engine": engine, "random_state": 0}
     clone(STOPPED[name]).set_params(**options).fit(X, y)
     n_calls, kept = engine.count, []
-    for call in [*range(1, n_calls, max(1, n_calls // 3)), n_calls]:
+    for call in [*range(1, n_calls, max(1, n_calls // 2)), n_calls]:
         engine.act_at(call)
         model = clone(STOPPED[name]).set_params(**options)
         try:
