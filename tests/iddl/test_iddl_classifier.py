@@ -61,7 +61,7 @@ def test_it_learns(data):
 def test_losses_and_solvers(data, loss, solver, cv):
     X, y, X_test, y_test = data
     # An iteration of block-coordinate descent is a round of all blocks.
-    options = FAST | {"cv": cv, "max_iter": 1 if solver == "bcd" else 3}
+    options = FAST | {"cv": cv, "max_iter": 1 if solver == "bcd" else 2}
     # The penalty is chosen alike for all.
     penalty = "auto" if (loss, solver) == ("ridge", "joint") else 1e-2
     recipe = Recipe(solver=solver, penalty=penalty)
