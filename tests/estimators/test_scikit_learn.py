@@ -28,9 +28,9 @@ FAST = {"rank": "full", "max_iter": 1, "cv": 2, "recipe": Recipe(penalty=1e-2), 
 ON_ROWS = make_pipeline(FunctionTransformer(divlearn.to_rows), Ridge())
 ESTIMATORS = [
     (divlearn.IDDLClassifier(loss="ridge", **FAST), lift_spd),
-    (divlearn.IDDLRegressor(**FAST | {"max_iter": 3}), lift_spd),
+    (divlearn.IDDLRegressor(**FAST | {"max_iter": 2}), lift_spd),
     (divlearn.IDDLTransformer(n_atoms=1, loss="ridge", **FAST | {"max_iter": 0}), lift_spd),
-    (divlearn.SPDClassifier(("tangent rda", "tangent logistic"), cv=2, **SEED), lift_spd),
+    (divlearn.SPDClassifier(("tangent lda", "tangent rda"), cv=2, **SEED), lift_spd),
     (divlearn.SPDRegressor(("tangent ridge", "nearest neighbour"), cv=2, **SEED), lift_spd),
     (divlearn.CrossValidatedRegressor(ON_ROWS, cv=2, **SEED), lift_spd),
     (divlearn.DivergenceKernelRegressor(["stein"], [1], [0.01], cv=2, **SEED), lift_far),
