@@ -79,8 +79,8 @@ DRAWING = (
     "LogEuclideanKMeans",
     "ABMixture",
 )
-# Checks of how rows are validated and counted, which end at the stand-in; read-only labels remain
-# where rows are of single precision, as they do for classifiers, regressors and transformers.
+# Checks of how rows are validated and counted, which end at the stand-in. Read-only labels and
+# single precision remain in the checks of training, and of the types that transformers keep.
 OF_ROWS = {
     "check_estimators_dtypes",
     "check_fit2d_predict1d",
