@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from scalar_slopes import change, slope, value
 from threadpoolctl import threadpool_limits
 
+from divlearn.datasets import make_recordings
 from divlearn.engines import ReferenceEngine, available_engines, cuda_problem, get_engine
 from divlearn.iddl import IDDLClassifier
 from divlearn.tangent import classifier as tangent
@@ -91,8 +92,12 @@ def pytest_configure(config):
 
 
 def pytest_collection_finish():
-    """Modules and tests stay to the end: the garbage collector need not look at them."""
+    """Modules and tests stay to the end: the garbage collector need not look at them.
+
+    Nor need it look often at what tests leave behind.
+    """
     gc.freeze()
+    gc.set_threshold(50_000)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -114,11 +119,14 @@ def engine(engine_name):
     return make_engine(engine_name)
 
 
-@pytest.fixture
-def small_grids(monkeypatch):
-    """Few candidates to choose from, for tests of what is around the choice."""
+def shorten_grids(patch: pytest.MonkeyPatch) -> None:
+    """Leave few candidates and steps, for tests of what is around the search."""
     for name, few in {
         "iddl.base._PENALTIES": (1e-3, 1e-2),
+        "iddl.base._LEARNED_PENALTIES": (1e-2, 1e-1),
+        "iddl.learning._CHOOSING_ITERATIONS": 1,
+        "iddl.solvers._INNER": 2,
+        "cluster.mixture.TOLERANCE": 1e-2,
         "iddl.base._RANKS": (),
         "kernels.classifier.POINTS": [(0.0, 0.0), (0.5, 0.5)],
         "baselines.log_svm.PENALTIES": {"linear": (10.0,), "rbf": (10.0,)},
@@ -127,10 +135,25 @@ def small_grids(monkeypatch):
         "baselines.coded._PENALTIES": (10.0,),
         "baselines.coded._STEPS": 1,
         "baselines.rspdl._INNER": 10,
+        "outliers._STILL": 1e-2,
     }.items():
-        monkeypatch.setattr(f"divlearn.{name}", few)
+        patch.setattr(f"divlearn.{name}", few)
     for model, name, few in (("logistic", "C", 10.0), ("rda", "shrink", 0.1), ("rbf", "C", 10.0)):
-        monkeypatch.setitem(tangent._METHODS[model][1], name, [few])
+        patch.setitem(tangent._METHODS[model][1], name, [few])
+
+
+@pytest.fixture
+def small_grids(monkeypatch):
+    """Few candidates in one test."""
+    shorten_grids(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def small_grids_everywhere():
+    """Few candidates in all tests of a module, and in what they share."""
+    with pytest.MonkeyPatch.context() as patch:
+        shorten_grids(patch)
+        yield
 
 
 @pytest.fixture
@@ -138,7 +161,23 @@ def short_fits(monkeypatch, small_grids):
     """Defaults that make fits fast, for tests of what is around them, such as the program."""
     for name, short in {"max_iter": 1, "cv": 2}.items():
         monkeypatch.setitem(unwrap(IDDLClassifier.__init__).__kwdefaults__, name, short)
-    monkeypatch.setattr("divlearn.cluster.mixture.TOLERANCE", 1e-2)
+
+
+@pytest.fixture
+def few_permutations(monkeypatch):
+    """Compare clusters and classes with fewer orders of the labels."""
+    monkeypatch.setattr("divlearn.cluster.agreement._PERMUTATIONS", 99)
+
+
+@pytest.fixture
+def few_recordings(monkeypatch):
+    """Simulate fewer recordings, where their number is not given."""
+
+    def simulate(n_recordings: int, n_subjects: int) -> None:
+        monkeypatch.setattr(make_recordings, "__defaults__", (n_recordings, 8, 64))
+        monkeypatch.setitem(make_recordings.__kwdefaults__, "n_subjects", n_subjects)
+
+    return simulate
 
 
 @pytest.fixture

@@ -126,7 +126,6 @@ def plane_page() -> Page:
 
 
 @cache
-@cache
 def which_page() -> Page:
     """The answer for classes that are told apart."""
     X, y = make_wishart_clusters(3, 20, 3, separation=6, random_state=0)
@@ -134,6 +133,7 @@ def which_page() -> Page:
     return page_of(which_divergence(X, y, alphas=grid, betas=grid, random_state=0))
 
 
+@cache
 def large_page() -> Page:
     """500 matrices of 30 rows, 100 classes, and tables of 10,000 matrices."""
     rng = np.random.default_rng(0)

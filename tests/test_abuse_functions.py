@@ -43,7 +43,9 @@ GRID = {"alphas": [0, 1], "betas": [0, 1]}
 SLOW = {
     "fit_likelihood": lambda X: likelihood.fit_likelihood(X),
     "which_divergence": lambda X: divlearn.which_divergence(X, alphas=[0], betas=[1]).best,
-    "which_divergence, labels": lambda X: divlearn.which_divergence(X, labels(X), **GRID).best,
+    "which_divergence, labels": lambda X: (
+        divlearn.which_divergence(X, labels(X), cv=2, **GRID).best
+    ),
     "plane_map": lambda X: plane_map(X, labels(X), **GRID),
 }
 # Powers of matrices: those of all sizes are answered, whatever is in between.

@@ -38,8 +38,9 @@ def without_code(text: str) -> str:
     "path", [p for p in PAGES if BLOCK.search(p.read_text())], ids=lambda p: p.name
 )
 @pytest.mark.usefixtures("short_fits", "coarse_maps", "working_folder")
-def test_code_on_pages_runs(path):
+def test_code_on_pages_runs(path, few_recordings):
     """Blocks of a page run one after the other; those marked as slow are only compiled."""
+    few_recordings(96, 4)
     names: dict = {"__name__": "page"}
     for mark, code in BLOCK.findall(path.read_text()):
         compiled = compile(code, str(path), "exec")

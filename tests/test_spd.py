@@ -131,7 +131,7 @@ def test_matrices_singular_up_to_rounding_are_always_found(d, dtype):
     check_spd(clear)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     d=st.integers(1, 7),

@@ -11,7 +11,7 @@ from divlearn.cli.app import run
 from divlearn.datasets import make_wishart_clusters
 from divlearn.judge import which_divergence
 
-pytestmark = pytest.mark.usefixtures("small_grids")
+pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
 
 X, Y = make_wishart_clusters(3, 12, 3, separation=4, random_state=0)
 SEED = {"random_state": 0}

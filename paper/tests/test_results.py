@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from paper import published, rendering
 from paper.cells import compute, read_results
@@ -67,7 +68,9 @@ def test_an_experiment_from_data_to_text(name, found_of, tmp_path):
 
 def check_that_some_cells_are_enough(found, path):
     some = found.done[::3]
-    part = found._replace(rows=found.experiment.rows(some), done=some, n_missing=7)
+    if found.experiment.draw is not None:
+        found.experiment.draw(Figure(), some)
+    part = found._replace(rows=found.experiment.rows(some), done=[], n_missing=7)
     text = rendering.document([part], TINY, path)
     assert "Cells still to be computed: 7." in text
 

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from conftest import shorten_grids
 from hostile_arrays import definite, spread
 from sklearn.base import clone
 
@@ -43,7 +44,9 @@ def data():
 def fitted(data):
     """Those of FAST, which nobody changes."""
     X, y, *_ = data
-    return [clone(model).fit(X, y) for model in FAST]
+    with pytest.MonkeyPatch.context() as patch:
+        shorten_grids(patch)
+        return [clone(model).fit(X, y) for model in FAST]
 
 
 each_fast = pytest.mark.parametrize("index", range(len(FAST)), ids=names(FAST))
@@ -68,6 +71,7 @@ def test_it_learns(data, model):
 
 
 @each_fast
+@pytest.mark.usefixtures("small_grids")
 def test_copies_and_repeats_agree(data, fitted, index):
     X, y, X_test, _ = data
     first = fitted[index]
@@ -91,6 +95,7 @@ def test_learning_lowers_what_k_means_leaves(data, name):
     assert learned.history_["objective"][-1] < 0.97 * start.history_["objective"][0]
 
 
+@pytest.mark.usefixtures("small_grids")
 def test_why_it_stopped(data):
     X, y, *_ = data
     model = clone(FAST[0]).set_params(tol=1.0).fit(X, y)
@@ -118,6 +123,7 @@ def test_it_can_be_interrupted_and_keeps_what_it_has(data):
     assert view.span(atoms).objective(codes, parameters)[0] == after
 
 
+@pytest.mark.usefixtures("small_grids")
 def test_progress_is_shown_on_request(data, capsys):
     X, y, *_ = data
     clone(FAST[0]).fit(X, y)

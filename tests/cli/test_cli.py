@@ -26,7 +26,7 @@ from divlearn.datasets import make_wishart_clusters
 from divlearn.nearest import DivergenceMDM
 
 NAMES = np.array(["bark", "moss", "sand"])
-pytestmark = pytest.mark.usefixtures("short_fits", "coarse_maps")
+pytestmark = pytest.mark.usefixtures("short_fits", "coarse_maps", "few_permutations")
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,7 @@ def test_it_is_fitted_as_to_the_matrices(capsys, data):
         del found["seconds"]
     assert raw == matrices
     grouped = run_json(
-        capsys, "fit", "raw.npz", "--covariances", "scm", "--groups", "subject", *options
+        capsys, "fit", "raw.npz", "--covariances", "scm", "--groups", "subject", *options[:-2]
     )
     assert grouped["kept_together"]
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 
 import pytest
 
 from divlearn.cli import main
-from divlearn.datasets import make_recordings
 
 pytestmark = pytest.mark.usefixtures("short_fits", "coarse_maps")
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
-def test_the_reference_engine_does_as_well(tmp_path, capsys, monkeypatch):
-    few = partial(make_recordings, 18, n_subjects=3)  # NumPy alone takes its time
-    monkeypatch.setattr("divlearn.datasets.make_recordings", few)
+def test_the_reference_engine_does_as_well(tmp_path, capsys, few_recordings):
+    few_recordings(18, 3)  # NumPy alone takes its time
     path = tmp_path / "new" / "folder" / "map.png"
     page = tmp_path / "report.html"
     options = ["--output", str(path), "--engine", "reference", "--threads", "1"]

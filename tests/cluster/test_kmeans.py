@@ -36,7 +36,7 @@ def congruence(d, seed=0):
 
 @pytest.mark.parametrize("divergence", [*RULES, "paper", "paper-tied"], ids=str)
 def test_no_block_raises_the_objective(data, divergence):
-    X, _ = data
+    X = data[0][::2]
     found = ABKMeans(4, divergence, init=starts(X, 4), tol=0).fit(X)
     history = found.history_
     objective = history["objective"]
@@ -141,7 +141,7 @@ def test_numbers_are_clustered_as_gaussians_of_logarithms():
     ids=str,
 )
 def test_a_congruence_changes_nothing(data, divergence, init):
-    X, _ = data
+    X = data[0][::2]
     A = congruence(3)
     given = starts(X, 4) if init == "array" else init
     turned = A @ given @ A.T if init == "array" else init

@@ -26,6 +26,12 @@ def quick(n_components=3, divergence="wishart", **options):
     return ABMixture(n_components, divergence, random_state=0, **options)
 
 
+@pytest.fixture(autouse=True)
+def few_steps(set_tolerance):
+    """Fits that are not compared with a maximum end soon."""
+    set_tolerance("mixtures", 1e-2)
+
+
 @cache
 def fitted() -> ABMixture:
     """The mixture of three components, which nobody changes."""
@@ -43,7 +49,7 @@ def test_probabilities():
 
 
 def test_repetition_and_copies():
-    first = quick().fit(X)
+    first = fitted()
     copy, other = pickle.loads(pickle.dumps(first)), clone(first).fit(X)
     for model in (copy, other):
         np.testing.assert_array_equal(model.score_samples(X), first.score_samples(X))
@@ -51,8 +57,8 @@ def test_repetition_and_copies():
 
 
 def test_more_starts_are_never_worse():
-    one, three = (quick(3, init="random", n_init=n_init).fit(X[::4]) for n_init in (1, 3))
-    assert three.lower_bound_ >= one.lower_bound_
+    one, two = (quick(3, init="random", n_init=n_init).fit(X[::4]) for n_init in (1, 2))
+    assert two.lower_bound_ >= one.lower_bound_
 
 
 @pytest.mark.parametrize("init", ["k-means++", "random", X[::20]])
@@ -180,7 +186,7 @@ def test_progress(capsys):
     assert re.search(r"\[ABMixture\] \d+ s: .*; 1 of \d+ iterations, log-likelihood", told)
     assert "0 of 1 numbers of components; 2 of 2 starts, objective" in told
     assert re.search(r"1 of 1 numbers of components, BIC -?[\d.]+ with 3\n$", told)
-    quick().fit(X)
+    quick(1).fit(X)
     assert capsys.readouterr().out == ""
 
 
@@ -191,9 +197,9 @@ def test_too_few_iterations():
 
 
 def test_summaries():
-    some = X[::3]
-    told = quick(init=X[::20]).fit(some).summary(some)
-    assert told.startswith("The likelihood of 3 components is largest at alpha = ")
+    some = X[::4]
+    told = quick(2, init=X[::30]).fit(some).summary(some)
+    assert told.startswith("The likelihood of 2 components is largest at alpha = ")
     assert "likelihood-ratio p = " in told
 
 

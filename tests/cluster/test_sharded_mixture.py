@@ -23,6 +23,12 @@ def data():
     return X, weights
 
 
+@pytest.fixture(autouse=True)
+def few_steps(set_tolerance):
+    """They tell as much as many."""
+    set_tolerance("mixtures", 1e-2)
+
+
 def close(first, second, tolerance=1e-8):
     np.testing.assert_allclose(first, second, rtol=tolerance, atol=tolerance)
 
@@ -54,9 +60,8 @@ def same(whole, parts):
     ],
 )
 def test_mixtures_are_those_of_data_in_memory(
-    data, set_tolerance, divergence, share, block_size, weighted, settings
+    data, divergence, share, block_size, weighted, settings
 ):
-    set_tolerance("mixtures", 1e-2)  # few steps tell
     X, weights = data
     given = weights if weighted else None
     mixture = quick(divergence=divergence, share=share, **settings)

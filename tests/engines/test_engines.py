@@ -126,19 +126,31 @@ def test_pullback(engine, d, with_parameters):
         assert_within(gap, errors.sum(axis=0))
 
 
+def part(d: int, n_matrices: int, n_atoms: int) -> tuple[np.ndarray, ...]:
+    """The first matrices of a problem, and some atoms."""
+    X, B, cotangent = problem(d)
+    some = slice(3, 3 + n_atoms)
+    return X[:n_matrices], B[some], cotangent[:n_matrices, some]
+
+
+@cache
+def truth_of_part(d: int, n_matrices: int, n_atoms: int, point: tuple[float, float]):
+    X, B, cotangent = part(d, n_matrices, n_atoms)
+    return ReferenceEngine(1).pullback(X, B, *point, cotangent, values=True)
+
+
 @every_other
 @pytest.mark.parametrize(("n_matrices", "n_atoms"), [(1, 3), (2, 1), (7, 3), (8, 1), (9, 3)])
 @pytest.mark.parametrize("d", [3, 8])
 def test_any_number_of_matrices(engine, d, n_matrices, n_atoms):
     """Padding of the last group of lanes must not leak into anything."""
-    X, B, cotangent = problem(d)
-    X, B, cotangent = X[:n_matrices], B[3 : 3 + n_atoms], cotangent[:n_matrices, 3 : 3 + n_atoms]
+    X, B, cotangent = part(d, n_matrices, n_atoms)
     t = truth(d)[0][:n_matrices, 3 : 3 + n_atoms]
     t_error = 2 * log_eigenvalue_error(X, B, t)
     # Not bit by bit: lanes side by side iterate until the slowest of them is done.
     assert_within(np.abs(engine.spectra(X, B) - t), t_error)
     for point in ((0.5, 0.5), (0.0, 1.0), (1.0, 0.0), (0.2, 0.9)):
-        right = ReferenceEngine(1).pullback(X, B, *point, cotangent, values=True)
+        right = truth_of_part(d, n_matrices, n_atoms, point)
         points = np.repeat([point], n_atoms, axis=0)
         gap = np.abs(engine.encode(X, B, *point) - right.values)
         assert_within(gap, value_error(X, B, t, t_error, points))
@@ -264,9 +276,9 @@ def test_usable_atoms(engine):
         assert not engine.usable(engine.place(spoiled, data))
 
 
-@every_instruction_set
-@pytest.mark.parametrize("kind", ["ordinary", "low rank", "graded", "identity"])
-def test_logarithms_in_high_precision(engine_name, kind):
+@cache
+def logarithms_of(kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """Matrices and their logarithms, from 50 digits."""
     d, rng = 6, np.random.default_rng(3)
     X = wishart(rng, 11, d)
     if kind == "low rank":
@@ -275,13 +287,22 @@ def test_logarithms_in_high_precision(engine_name, kind):
         X = X * np.outer(*2 * [10.0 ** np.array([-9, 0, -3, 2, -6, 1])])
     elif kind == "identity":
         X[4:] = 3 * np.eye(d)
-    found = make_engine(engine_name).logarithms(X)
-    for one, log in zip(X, found, strict=True):
+    exact = np.empty_like(X)
+    for one, log in zip(X, exact, strict=True):
         with mpmath.workdps(50):
             values, vectors = mpmath.eigsy(mpmath.matrix(one.tolist()))
-            exact = vectors * mpmath.diag([mpmath.log(value) for value in values]) * vectors.T
-        allowed = 6 * d * EPS * (scaled_condition(one) + np.abs(log).max())
-        assert np.abs(log - np.array(exact.tolist(), dtype=float)).max() <= allowed
+            product = vectors * mpmath.diag([mpmath.log(value) for value in values]) * vectors.T
+        log[:] = np.array(product.tolist(), dtype=float)
+    return X, exact
+
+
+@every_instruction_set
+@pytest.mark.parametrize("kind", ["ordinary", "low rank", "graded", "identity"])
+def test_logarithms_in_high_precision(engine_name, kind):
+    X, exact = logarithms_of(kind)
+    for one, right, log in zip(X, exact, make_engine(engine_name).logarithms(X), strict=True):
+        allowed = 6 * len(one) * EPS * (scaled_condition(one) + np.abs(log).max())
+        assert np.abs(log - right).max() <= allowed
 
 
 @every_instruction_set

@@ -45,7 +45,7 @@ def crossed(monkeypatch):
 
 def classifier(**settings):
     pairs = [(1.0, 1.0), (0.2, 0.9)]
-    defaults = {"divergence": pairs, "max_iter": 2, "random_state": 0, "cv": None}
+    defaults = {"divergence": pairs, "max_iter": 1, "random_state": 0, "cv": None}
     names = [one.name for one in fields(Recipe)]
     recipe = {"penalty": 0.1} | {name: settings.pop(name) for name in names if name in settings}
     return IDDLClassifier(N_ATOMS, recipe=Recipe(**recipe), **defaults | settings)
@@ -90,7 +90,7 @@ def test_arrays_of_both_kinds_do_not_mix():
 )
 def test_fits_stay_on_the_device(data, loss, solver):
     X, y = data
-    model = classifier(loss=loss, solver=solver, max_iter=1 if solver == "bcd" else 2)
+    model = classifier(loss=loss, solver=solver)
     right, found, sizes = fit_both(model, X, y)
     assert np.array_equal(found.atoms_, right.atoms_)
     assert np.array_equal(found.alpha_, right.alpha_)
@@ -103,7 +103,7 @@ def test_fits_stay_on_the_device(data, loss, solver):
 
 @pytest.mark.parametrize("solver", ["joint", "stochastic"])
 def test_fits_on_a_device_are_resumed(data, solver, tmp_path):
-    model = classifier(loss="ridge", solver=solver, engine=FakeDeviceEngine(1), cv=2, max_iter=1)
+    model = classifier(loss="ridge", solver=solver, engine=FakeDeviceEngine(1), cv=2)
     assert_resumes(model, tmp_path / "fit", *data, n_stages=4)
 
 
@@ -154,7 +154,7 @@ def test_heads_are_solved_where_the_features_are(tolerance):
 
 def test_numbers_are_predicted_on_a_device(data):
     X, _ = data
-    regressor = IDDLRegressor(N_ATOMS, max_iter=1, random_state=0)
+    regressor = IDDLRegressor(N_ATOMS, max_iter=1, cv=2, random_state=0)
     right, found, _ = fit_both(regressor, X, np.linalg.slogdet(X)[1])
     assert np.array_equal(found.predict(X), right.predict(X))
 
@@ -226,9 +226,9 @@ def test_which_divergence_asks_the_device(data):
 
 def fit_there(make, X, y):
     """Fit by the reference engine and on the device."""
-    right = make(random_state=0, engine=ReferenceEngine(1)).fit(X, y)
+    right = make(cv=2, random_state=0, engine=ReferenceEngine(1)).fit(X, y)
     DeviceArray.crossed.clear()
-    return right, make(random_state=0, engine=FakeDeviceEngine(1)).fit(X, y)
+    return right, make(cv=2, random_state=0, engine=FakeDeviceEngine(1)).fit(X, y)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

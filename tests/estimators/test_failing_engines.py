@@ -15,7 +15,7 @@ from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl import Recipe
 from divlearn.likelihood import fit_likelihood, fit_member
 
-pytestmark = pytest.mark.usefixtures("small_grids")
+pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
 
 X, Y = make_wishart_clusters(2, 8, 2, separation=2, random_state=0)
 SEED = {"random_state": 0}
@@ -99,15 +99,17 @@ def assert_sound(found):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", FITS)
 def test_numbers_that_are_none_are_no_result(name):
-    """From the first on, in the middle, from there on, and the last: two times for each part."""
+    """From the first on, in the middle, from there on, or the last: parts and fits take turns."""
     sound = FailingEngine()
     FITS[name](sound)
-    for place, part in enumerate(part for part in PARTS if sound.asked[part]):
+    for place, part in enumerate(
+        (part for part in PARTS if sound.asked[part]), [*FITS].index(name)
+    ):
         last = sound.asked[part]
         times = [(1, False), (last // 2, True), (last // 2 + 1, False), (last, True)]
-        for first, once in (times[place % 4], times[(place + 1) % 4]):
-            found = attempt(name, FailingEngine(part, first, once=once))
-            if isinstance(found, str):
-                assert re.search(r"\b(nan|inf)\b|rescale", found), found
-            else:
-                assert_sound(found)
+        first, once = times[place % 4]
+        found = attempt(name, FailingEngine(part, first, once=once))
+        if isinstance(found, str):
+            assert re.search(r"\b(nan|inf)\b|rescale", found), found
+        else:
+            assert_sound(found)

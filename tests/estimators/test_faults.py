@@ -23,7 +23,7 @@ from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.iddl import Recipe
 from divlearn.threads import limit_blas
 
-pytestmark = pytest.mark.usefixtures("small_grids")
+pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
 
 HANGS = 900  # seconds: far beyond what the busiest machine needs
 FITS = {
@@ -175,7 +175,7 @@ def test_ctrl_c_at_any_time_leaves_a_model_once_there_is_one(data, name):
     options = {"engine": engine, "random_state": 0}
     clone(STOPPED[name]).set_params(**options).fit(X, y)
     n_calls, kept = engine.count, []
-    for call in [*range(1, n_calls, max(1, n_calls // 3)), n_calls]:
+    for call in [*range(1, n_calls, max(1, n_calls // 2)), n_calls]:
         engine.act_at(call)
         model = clone(STOPPED[name]).set_params(**options)
         try:

@@ -15,9 +15,11 @@ from divlearn.judge.significance import compare_paired, standard_error
 from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.report.fitted import compare_with_baselines
 
+pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
+
 CLASSIFIERS = {
     "IDDLClassifier": divlearn.IDDLClassifier(
-        8, loss="ridge", rank="full", max_iter=1, random_state=0
+        8, loss="ridge", rank="full", max_iter=1, cv=4, random_state=0
     ),
     "SPDClassifier": divlearn.SPDClassifier(("tangent rbf", "tangent lda"), random_state=0),
     "DivergenceKernelClassifier": divlearn.DivergenceKernelClassifier(

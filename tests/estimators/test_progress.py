@@ -33,7 +33,7 @@ from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.report import PlaneDisplay, page_of
 from divlearn.threads import one_thread
 
-pytestmark = pytest.mark.usefixtures("small_grids")
+pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_long_work_tells_how_far_it_is(data):
     told = heard(lambda: evaluate(X, y, two, cv=3))
     assert told["fits"] == [(k, 6) for k in range(6)]
     assert heard(lambda: plane_map(X, y))["neighbours"][-1] == (30, 30)
-    told = heard(lambda: which_divergence(X, y, cv=3, random_state=0))
+    told = heard(lambda: which_divergence(X, y, cv=2, random_state=0))
     assert told["blocks"] == [(0, 1), (1, 1)]
     assert told["neighbours"][-1] == (30, 30)
     grid = [0.0, 1.0]
@@ -170,10 +170,10 @@ def test_an_interrupted_committee_has_the_members_so_far(data):
 @pytest.mark.usefixtures("short_fits", "coarse_maps", "small_blocks")
 def test_an_interrupted_map_answers_from_the_matrices_judged(data):
     X, y = data
-    whole = which_divergence(X, y, cv=3, random_state=0)
+    whole = which_divergence(X, y, cv=2, random_state=0)
     assert whole.message == "all 30 matrices were judged"
     with listen(stop_at("blocks", 2)):
-        part = which_divergence(X, y, cv=3, random_state=0)
+        part = which_divergence(X, y, cv=2, random_state=0)
     assert part.message == "interrupted by the user: 20 of 30 matrices were judged"
     assert part.n_matrices == 20
     assert part.summary()
@@ -182,7 +182,7 @@ def test_an_interrupted_map_answers_from_the_matrices_judged(data):
     judged = np.sort(np.random.RandomState(0).permutation(30)[:20])
     np.testing.assert_array_equal(plane.correct, plane_map(X, y).correct[..., judged])
     with pytest.raises(KeyboardInterrupt), listen(stop_at("blocks", 0)):
-        which_divergence(X, y, cv=3, random_state=0)
+        which_divergence(X, y, cv=2, random_state=0)
     grid = [0.0, 1.0]
     with listen(stop_at("points of the map", 3)):
         part = which_divergence(X, alphas=grid, betas=grid)

@@ -20,7 +20,7 @@ from divlearn.descriptors import (
     RegionCovariance,
 )
 
-pytestmark = pytest.mark.usefixtures("small_grids")
+pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
 
 
 class Broken(RuntimeError):

@@ -11,7 +11,7 @@ from test_abuse_estimators import ESTIMATORS, SEED
 import divlearn
 from divlearn.geometry import geodesic
 
-pytestmark = pytest.mark.usefixtures("small_grids")
+pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
 
 CLASSIFIERS = {
     name: model

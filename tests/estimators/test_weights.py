@@ -43,7 +43,7 @@ ON_SHARDS = {
     "ABMixture": (ESTIMATORS["ABMixture"], None),
 }
 pytestmark = [
-    pytest.mark.usefixtures("small_grids"),
+    pytest.mark.usefixtures("small_grids_everywhere"),
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
 ]
 

@@ -36,7 +36,7 @@ FITS = {
     "IDDL, blocks": (IDDLClassifier(**SMALL, loss="ridge", recipe=Recipe(solver="bcd")), SEEDS + 2),
     "IDDL, penalties": (
         IDDLClassifier(**SMALL | {"cv": None}, loss="ridge", recipe=Recipe(penalty="cv")),
-        SEEDS + 4 * 4,
+        SEEDS + 2 * 4,
     ),
     "transformer": (IDDLTransformer(**SMALL, loss="ridge"), SEEDS + 2),
     "committee": (

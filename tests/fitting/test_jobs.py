@@ -22,6 +22,8 @@ from divlearn.nearest import NearestClassifier
 from divlearn.tangent import TangentClassifier
 from divlearn.threads import count_jobs
 
+pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
+
 
 @pytest.fixture(scope="module")
 def data():
@@ -29,14 +31,14 @@ def data():
 
 
 ESTIMATORS = {
-    "lda": TangentClassifier("lda"),
-    "logistic": TangentClassifier("logistic"),
-    "rda": TangentClassifier("rda"),
-    "rbf": TangentClassifier("rbf"),
-    "kernel": DivergenceKernelClassifier(scales=(0.5, 2), C=(1, 10)),
-    "nearest": NearestClassifier(),
+    "lda": TangentClassifier("lda", cv=3),
+    "logistic": TangentClassifier("logistic", cv=3),
+    "rda": TangentClassifier("rda", cv=3),
+    "rbf": TangentClassifier("rbf", cv=3),
+    "kernel": DivergenceKernelClassifier(scales=(0.5, 2), C=(1, 10), cv=3),
+    "nearest": NearestClassifier(cv=3),
     "svm": LogEuclideanSVM("rbf"),
-    "committee": SPDClassifier(("tangent logistic", "kernel", "tangent rbf")),
+    "committee": SPDClassifier(("tangent logistic", "kernel", "tangent rbf"), cv=3),
 }
 
 
@@ -61,7 +63,7 @@ def test_models_of_folds_side_by_side_are_those_in_turn(data):
 def test_threads_leave_out_no_regressor(data):
     X, _ = data
     y = np.linalg.slogdet(X)[1]
-    fitted = [SPDRegressor(n_jobs=n_jobs, random_state=0).fit(X, y) for n_jobs in (1, 3)]
+    fitted = [SPDRegressor(cv=3, n_jobs=n_jobs, random_state=0).fit(X, y) for n_jobs in (1, 3)]
     assert [len(one.members_) for one in fitted] == [5, 5]
     np.testing.assert_array_equal(*(one.oof_prediction_ for one in fitted))
     np.testing.assert_array_equal(*(one.predict(X) for one in fitted))

@@ -61,7 +61,7 @@ def test_it_learns(data):
 def test_losses_and_solvers(data, loss, solver, cv):
     X, y, X_test, y_test = data
     # An iteration of block-coordinate descent is a round of all blocks.
-    options = FAST | {"cv": cv, "max_iter": 1 if solver == "bcd" else 3}
+    options = FAST | {"cv": cv, "max_iter": 1 if solver == "bcd" else 2}
     # The penalty is chosen alike for all.
     penalty = "auto" if (loss, solver) == ("ridge", "joint") else 1e-2
     recipe = Recipe(solver=solver, penalty=penalty)
@@ -295,7 +295,7 @@ def test_weights(data):
 def test_inside_other_tools(data):
     X, y, X_test, y_test = data
     fast = IDDLClassifier(loss="ridge", **FAST | {"cv": None})
-    assert cross_val_score(fast, X, y, cv=3).mean() > 0.6
+    assert cross_val_score(fast, X, y, cv=2).mean() > 0.6
     search = GridSearchCV(
         make_pipeline(FunctionTransformer(), fast), {"iddlclassifier__divergence": ["A", "N"]}, cv=2
     )

@@ -123,13 +123,13 @@ def test_groups_decide_as_for_full_rank():
     X, y = filtered(n=120)
     groups = np.arange(120) // 10
     folds = list(GroupKFold(4).split(X, y, groups))
-    model = IDDLClassifier(cv=folds, random_state=0).fit(X, y)
+    model = IDDLClassifier(cv=folds, max_iter=2, random_state=0).fit(X, y)
     assert np.isfinite(model.oof_proba_).all()
 
 
 def test_files_keep_filters(tmp_path):
     X, y = filtered(n=80)
-    model = IDDLClassifier(random_state=0).fit(X, y)
+    model = IDDLClassifier(cv=2, max_iter=2, random_state=0).fit(X, y)
     save(model, tmp_path / "model.divlearn")
     again = load(tmp_path / "model.divlearn")
     assert_array_equal(again.predict_proba(X), model.predict_proba(X))

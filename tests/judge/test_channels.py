@@ -52,10 +52,12 @@ def test_permuting_exchanges_regressions_and_residuals(data, channels):
     np.testing.assert_allclose(permute_channels(X, channels, np.arange(10)), X, atol=1e-12)
 
 
-@pytest.mark.parametrize("method", ["permute", "drop"])
 @pytest.mark.parametrize(
-    "estimator",
-    [DivergenceMDM(), make_pipeline(TangentSpace(), LinearDiscriminantAnalysis())],
+    ("estimator", "method"),
+    [
+        (DivergenceMDM(), "drop"),
+        (make_pipeline(TangentSpace(), LinearDiscriminantAnalysis()), "permute"),
+    ],
     ids=["nearest mean", "pyRiemann"],
 )
 def test_the_channels_that_carry_the_signal_are_found(data, estimator, method):

@@ -164,7 +164,7 @@ def test_folds_that_leave_nothing_to_choose_by():
 
 def test_blocks_do_not_show(monkeypatch):
     X, y = overlapping(18)
-    options = {"cv": 3, "alphas": ALPHAS, "betas": BETAS, "random_state": 0}
+    options = {"cv": 2, "alphas": ALPHAS, "betas": BETAS, "random_state": 0}
     expected = which_divergence(X, y, **options)
     monkeypatch.setattr(plane, "_ROWS", 7)
     monkeypatch.setattr(plane, "_PAIRS", 50)
@@ -225,8 +225,8 @@ def test_nothing_is_recommended_without_signal(n_groups):
 
 
 def test_the_same_twice():
-    X, y = overlapping(30)
-    options = {"cv": 3, "alphas": ALPHAS, "betas": BETAS, "random_state": 7}
+    X, y = overlapping(18)
+    options = {"cv": 2, "alphas": ALPHAS, "betas": BETAS, "random_state": 7}
     one, other = (which_divergence(X, y, **options) for _ in range(2))
     assert one.table() == other.table()
     assert one.summary() == other.summary()

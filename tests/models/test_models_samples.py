@@ -24,7 +24,7 @@ from divlearn.nearest import DivergenceMDM
 @pytest.fixture(scope="module")
 def data():
     """Recordings of 8 channels, their covariances and labels."""
-    X, y, _ = make_recordings(60, random_state=0)
+    X, y, _ = make_recordings(24, random_state=0)
     return X, X @ X.mT / X.shape[-1], y
 
 

@@ -218,7 +218,7 @@ def test_a_notebook_gets_a_frame():
 def test_pages_say_what_answers_say():
     X, y = make_wishart_clusters(3, 20, 3, separation=6, random_state=0)
     grid = np.array([0.0, 0.5, 1.0])
-    labelled = which_divergence(X, y, alphas=grid, betas=grid, random_state=0)
+    labelled = which_divergence(X, y, cv=3, alphas=grid, betas=grid, random_state=0)
     unlabelled = which_divergence(X[:30], alphas=grid, betas=grid)
     for answer in (labelled, unlabelled, plane_map(X, y, grid, grid)):
         made = page_of(answer)

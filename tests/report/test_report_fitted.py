@@ -20,6 +20,8 @@ from divlearn.report import classifier_page, fitted
 
 pytest.importorskip("plotly", reason="plotly is not installed")
 
+pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
+
 
 @pytest.fixture(scope="module")
 def data():
@@ -28,7 +30,7 @@ def data():
 
 
 @pytest.fixture(scope="module")
-def kernel(data):
+def kernel(data, small_grids_everywhere):
     return DivergenceKernelClassifier([0, 0.5], [0.5], random_state=0).fit(*data)
 
 

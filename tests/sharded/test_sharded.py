@@ -210,7 +210,7 @@ def test_minibatches_of_one_block_are_those_of_data_in_memory(data):
         {"loss": "auto"},
         {"recipe": Recipe()},
         {"divergence": "N"},
-        {"recipe": Recipe(solver="bcd", penalty=1e-2), "max_iter": 2},
+        {"recipe": Recipe(solver="bcd", penalty=1e-2), "max_iter": 1},
     ],
     ids=str,
 )
