@@ -79,15 +79,9 @@ DRAWING = (
     "LogEuclideanKMeans",
     "ABMixture",
 )
-# Checks of how rows are validated and counted, which end at the stand-in. Read-only labels and
-# single precision remain in the checks of training, and of the types that transformers keep.
+# Checks of how rows are validated, which end at the stand-in; read-only labels remain where rows
+# are of single precision.
 OF_ROWS = {
-    "check_estimators_dtypes",
-    "check_fit2d_predict1d",
-    "check_n_features_in",
-    "check_n_features_in_after_fitting",
-    "check_positive_only_tag_during_fit",
-    "check_transformer_general, readonly_memmap=True",
     "check_classifiers_train, readonly_memmap=True",
     "check_regressors_train, readonly_memmap=True",
     "check_readonly_memmap_input",
