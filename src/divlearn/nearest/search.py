@@ -74,17 +74,19 @@ def choose_divergence(
     exact.best = held_out.best  # type: ignore[method-assign]
     grid = Grid(everyone)
     chosen = choose(training, exact, grid, grid, SCORES)
+    return chosen, units[chosen.best], _tabulate(training, held_out)
+
+
+def _tabulate(training: Training, held_out: HeldOut[int]) -> dict[str, RealArray | Labels]:
+    """Tabulate held-out figures of all candidates."""
+    everyone, folds = range(len(CANDIDATES)), training.folds
     right, rows = judge_accuracy(training, SCORES), [held for _, held in folds]
     accuracies = [right(held_out.decisions([one] * len(folds)), rows).sum() for one in everyone]
-    return (
-        chosen,
-        units[chosen.best],
-        {
-            "divergence": np.array([one.name for one in CANDIDATES]),
-            "accuracy": np.array(accuracies),
-            "brier_score": np.array([-held_out.score(one) for one in everyone]),
-        },
-    )
+    return {
+        "divergence": np.array([one.name for one in CANDIDATES]),
+        "accuracy": np.array(accuracies),
+        "brier_score": np.array([-held_out.score(one) for one in everyone]),
+    }
 
 
 def judge_brier(training: Training) -> Judge:
