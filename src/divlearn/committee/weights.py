@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 
 from divlearn.arrays import Indices, RealArray
+from divlearn.fitting.selection import mean_with_error
 
 # Of weights towards equal ones, in units of independent held-out samples. Squared errors tell
 # members apart sooner than log-losses, and members that predict the mean shrink the average.
@@ -88,7 +89,6 @@ def find_simple(
     if not scores:
         return None
     best = max(scores, key=lambda name: float(counts @ scores[name]))
-    gain = np.bincount(units, counts * (average.astype(float) - scores[best]))
-    if len(gain) > 1 and gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)):
-        return None
-    return best
+    gain: RealArray = np.bincount(units, counts * (average.astype(float) - scores[best]))
+    mean, error = mean_with_error(gain)
+    return None if mean > error else best

@@ -39,6 +39,13 @@ def average_held_out(
     return rows, (total[rows].T / count[rows]).T
 
 
+def mean_with_error(values: RealArray) -> tuple[float, float]:
+    """Mean of independent values, such as paired differences, and its standard error."""
+    if len(values) < 2:
+        return float(values.mean()), np.inf
+    return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
+
+
 class Nest(NamedTuple):
     """Folds within folds.
 
@@ -194,7 +201,8 @@ class HeldOut(Generic[_T]):
 
     def _is_better(self, one: _T, other: _T, without: int | None) -> bool:
         gains = (self.shares(one) - self.shares(other))[self._outside(without)]
-        return float(gains.sum()) > self._margin * np.sqrt(len(gains)) * float(gains.std())
+        gain, error = mean_with_error(gains)
+        return gain > self._margin * error
 
 
 def _rounded(shares: RealArray) -> float:

@@ -14,6 +14,7 @@ from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.fitting.checkpoint import stage, staged
 from divlearn.fitting.interrupts import interrupt, stoppable
 from divlearn.fitting.progress import tell, track
+from divlearn.fitting.selection import mean_with_error
 from divlearn.heads.heads import scores_of, solve_head
 from divlearn.heads.losses import Loss
 from divlearn.heads.samples import Head, Samples
@@ -254,8 +255,8 @@ def _steady(contenders: Sequence[Sequence[Choice]], positions: Indices) -> Choic
     start, end, average = (least(some, positions) for some in contenders)
     better = [average]
     for one in (start, end):
-        gains = (average.shares - one.shares)[positions]
-        if gains.sum() > np.sqrt(len(gains)) * gains.std():
+        gain, error = mean_with_error((average.shares - one.shares)[positions])
+        if gain > error:
             better.append(one)
     return least(better, positions)
 
@@ -375,8 +376,8 @@ def join_scores(
         scaled = [factor * one.scores for factor, one in zip(factors, choices, strict=True)]
         scores = np.sum(scaled, axis=0)
         joined = replace(choices[0], scores=scores, shares=task.judge(scores, rows))
-        gains = (joined.shares - choices[0].shares)[positions]
-        if gains.sum() > _CLEARLY * np.sqrt(len(gains)) * gains.std():
+        loss, error = mean_with_error((joined.shares - choices[0].shares)[positions])
+        if loss > _CLEARLY * error:
             return [], choices[0]
         return factors, joined
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from divlearn.arrays import RealArray
 from divlearn.divergence.named import MEMBERS
+from divlearn.fitting.selection import mean_with_error
 from divlearn.iddl.objective import are_filters
 from divlearn.iddl.training import Model
 
@@ -82,20 +83,16 @@ def _range(values: RealArray) -> str:
     return f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
 
 
-def _sum_with_error(gains: RealArray) -> tuple[float, float]:
-    return float(gains.sum()), float(np.sqrt(len(gains)) * gains.std(ddof=1))
-
-
 def _compare(losses: Mapping[str, RealArray], best: str, chance: float) -> str:
     model, other = losses["model"], losses[best]
     gains = other - model
-    gain, error = _sum_with_error(gains)
+    gain, error = (len(gains) * one for one in mean_with_error(gains))  # of the sum
     verdict = "no clear difference"
     if abs(gain) > _CLEARLY * error:
         verdict = "learning pays" if gain > 0 else "the fixed divergence is better"
     # Without signal, the average of many models loses less than one alone, and pays for nothing.
     better = model if gain > 0 else other
-    known, doubt = _sum_with_error(chance / len(better) - better)
+    known, doubt = mean_with_error(chance / len(better) - better)
     if known <= _CLEARLY * doubt:
         verdict = "neither is clearly better than chance"
     return (

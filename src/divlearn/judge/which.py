@@ -13,6 +13,7 @@ from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import count_groups, make_folds
 from divlearn.fitting.interrupts import stoppable
 from divlearn.fitting.progress import narrated, track
+from divlearn.fitting.selection import mean_with_error
 from divlearn.hermitian import real_form
 from divlearn.judge import maps
 from divlearn.judge.answer import NamedScore, WhichDivergence, say_how_many
@@ -120,10 +121,6 @@ def _draw_folds(
     return codes, assigned, known
 
 
-def _mean_and_error(values: RealArray) -> tuple[float, float]:
-    return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
-
-
 def _by_likelihood(
     matrices: RealArray, alphas: RealArray, betas: RealArray, engine: Engine
 ) -> WhichDivergence:
@@ -135,7 +132,7 @@ def _by_likelihood(
         member = fit_member(data, alpha, beta, init=fit.center, engine=engine)
         densities[name] = member.log_density(data, engine=engine)
         gains = per_matrix - densities[name]
-        gain, error = _mean_and_error(gains)
+        gain, error = mean_with_error(gains)
         p_value = math.exp(-n * max(gain, 0.0))  # 2 n gain is chi-squared with two degrees
         bic = 2 * n * gain - 2 * math.log(n)
         score = member.log_likelihood
@@ -159,7 +156,7 @@ def _by_likelihood(
         best=(fit.alpha, fit.beta),
         score=fit.log_likelihood,
         named=named,
-        runner_up=(second, *_mean_and_error(densities[first] - densities[second])),
+        runner_up=(second, *mean_with_error(densities[first] - densities[second])),
         alphas=alphas,
         betas=betas,
         map=surface,

@@ -8,7 +8,7 @@ from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.fitting.calibration import calibrate
 from divlearn.fitting.folds import Folds
 from divlearn.fitting.labelled import Labelled
-from divlearn.fitting.selection import average_held_out
+from divlearn.fitting.selection import average_held_out, mean_with_error
 from divlearn.heads.discriminants import fit_lda
 
 _FOLDS = 10  # at most
@@ -32,9 +32,11 @@ def choose_alignment(data: Labelled, align: Align) -> tuple[str, dict[str, Label
     losses = {name: _group_losses(data, folds, align, name) for name in ALIGNMENTS}
     chosen = ALIGNMENTS[0]
     for name in ALIGNMENTS[1:]:
-        gain, error = _compare(losses[chosen], losses[name])
+        gain, error = mean_with_error(losses[chosen] - losses[name])
         chosen = name if gain > error else chosen
-    gains, errors = np.array([_compare(losses[ALIGNMENTS[0]], one) for one in losses.values()]).T
+    gains, errors = np.array(
+        [mean_with_error(losses[ALIGNMENTS[0]] - one) for one in losses.values()]
+    ).T
     return chosen, {
         "alignment": np.array(ALIGNMENTS),
         "log_loss": np.array([one.mean() for one in losses.values()]),
@@ -60,9 +62,3 @@ def _group_losses(data: Labelled, folds: Folds, align: Align, name: str) -> Real
 def _number(groups: Labels | None, rows: Indices) -> Indices:
     assert groups is not None
     return np.unique(groups[rows], return_inverse=True)[1]
-
-
-def _compare(first: RealArray, second: RealArray) -> tuple[float, float]:
-    """Mean gain of the second over the first, and its standard error over groups."""
-    gains = first - second
-    return float(gains.mean()), float(gains.std(ddof=1) / np.sqrt(len(gains)))
