@@ -177,10 +177,10 @@ def main() -> None:
         print("no results yet")
         return
     for page, make in {"accuracy.md": report, "eeg.md": eeg_report}.items():
-        text = make(store.cells, machine_line(store.machine))
-        print(text)
+        about = machine_line(store.machine)
+        print(make(store.cells, about, targets=True))
         if given.docs:
-            write_between_markers(given.docs / page, text)
+            write_between_markers(given.docs / page, make(store.cells, about, targets=False))
 
 
 if __name__ == "__main__":

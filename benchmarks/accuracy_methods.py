@@ -164,7 +164,18 @@ METHODS = {
         "SPDClassifier", lambda seed, cv: SPDClassifier(cv=cv, random_state=seed), ours=True
     ),
 }
-EEG_METHODS = ["mdm", "fgmdm", "csp-lda", "ts-lr", "ts-svm", "ts-rbf", "spdnet", "iddl", "spd"]
+EEG_METHODS = [
+    "mdm",
+    "fgmdm",
+    "csp-lda",
+    "ts-lr",
+    "ts-svm",
+    "ts-rbf",
+    "spdnet",
+    "mdm-chosen",
+    "iddl",
+    "spd",
+]
 RECENTERED = {name: f"{name}-recentered" for name in EEG_METHODS}
 METHODS |= {
     RECENTERED[name]: replace(

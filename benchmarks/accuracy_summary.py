@@ -8,7 +8,9 @@ import numpy as np
 from accuracy_data import EEG_COLUMNS, SETS
 from accuracy_methods import BASELINES, EEG_METHODS, METHODS, RECENTERED, SINGLE
 from accuracy_results import SECONDS, Cell, Estimate, Results, average
-from accuracy_verdicts import eeg_verdicts, verdicts
+from accuracy_verdicts import eeg_verdicts, lines, verdicts
+
+TIME = "seconds of one thread to fit and predict, mean over splits"
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -92,7 +94,7 @@ def cost_table(results: Results) -> list[str]:
     for method in results.methods:
         seconds = [s for name in results.data for s in results.numbers(SECONDS, name, method)]
         rows.append([METHODS[method].title, str(len(seconds)), f"{sum(seconds):.0f}"])
-    return _table(["processor time", "splits", "seconds in all"], rows)
+    return _table(["processor time", "splits", "seconds of one thread, all splits"], rows)
 
 
 def member_table(results: Results) -> list[str]:
@@ -113,7 +115,7 @@ def member_table(results: Results) -> list[str]:
     return _table(headings, rows) if rows else []
 
 
-def report(cells: Sequence[Cell], machine: str) -> str:
+def report(cells: Sequence[Cell], machine: str, targets: bool) -> str:
     """All tables and sentences on all data sets, in Markdown."""
     results = Results(cells, SETS, [name for name in METHODS if not METHODS[name].eeg])
     return "\n".join(
@@ -121,18 +123,18 @@ def report(cells: Sequence[Cell], machine: str) -> str:
             *accuracy_table(results),
             *gain_table(results, "spd", BASELINES),
             *gain_table(results, "iddl", ["iddl-start", *SINGLE]),
-            *verdicts(results),
+            *lines(verdicts(results), targets),
             "",
             *member_table(results),
             *number_table(results, ["log_loss"], "log-loss", ".3f"),
-            *number_table(results, SECONDS, "seconds to fit and predict", ".3g"),
+            *number_table(results, SECONDS, TIME, ".3g"),
             *cost_table(results),
             f"Measured on: {machine}.",
         ]
     )
 
 
-def eeg_report(cells: Sequence[Cell], machine: str) -> str:
+def eeg_report(cells: Sequence[Cell], machine: str, targets: bool) -> str:
     """Tables and sentences on EEG, with and without re-centring, in Markdown."""
     recentered = list(RECENTERED.values())
     results = Results(cells, EEG_COLUMNS, [*EEG_METHODS, *recentered])
@@ -143,9 +145,9 @@ def eeg_report(cells: Sequence[Cell], machine: str) -> str:
             *accuracy_table(results),
             *gain_table(results, "spd", EEG_METHODS[:-1]),
             *gain_table(results, RECENTERED["spd"], recentered[:-1]),
-            *eeg_verdicts(results),
+            *lines(eeg_verdicts(results), targets),
             "",
-            *number_table(results, SECONDS, "seconds to fit and predict", ".3g"),
+            *number_table(results, SECONDS, TIME, ".3g"),
             *cost_table(results),
             f"Measured on: {machine}.",
         ]

@@ -1,11 +1,13 @@
-"""Sentences on the results of the benchmark of accuracy: which targets are met, and which are not.
+"""Sentences that compare the results of the benchmark of accuracy.
 
-The targets were set after the results of version 0.2, and before those of the next one.
+Some have a target, which was set after the results of version 0.2 and before those of the next one.
+The terminal shows whether it is met; the manual has the comparisons only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from accuracy_methods import BASELINES, METHODS, OURS, RECENTERED, SINGLE
@@ -19,9 +21,24 @@ COST = 10.0  # times an RBF SVM on tangent vectors that the committee may take
 EEG_AHEAD = 3  # columns in which the committee should be ahead by more than the standard error
 
 
-def verdicts(results: Results) -> list[str]:
-    """Say of every target whether it is met, and where it is not."""
-    said = [
+class Verdict(NamedTuple):
+    """A comparison of results, and whether it meets its target, if it has one."""
+
+    comparison: str
+    target: str = ""
+
+
+def lines(verdicts: Sequence[Verdict], targets: bool) -> list[str]:
+    """Items of a Markdown list; with or without targets."""
+    return [
+        f"- {comparison}; {target}." if targets and target else f"- {comparison}."
+        for comparison, target in verdicts
+    ]
+
+
+def verdicts(results: Results) -> list[Verdict]:
+    """Compare the committee and IDDL with their rivals on all data sets."""
+    return [
         *_standing(results, "spd", BASELINES, 0),
         *_mean(results, "spd", _best_baseline(results)),
         *_cost(results),
@@ -29,19 +46,18 @@ def verdicts(results: Results) -> list[str]:
         *_standing(results, "iddl", SINGLE, MAY_BE_BEHIND),
         *_mean(results, "iddl", "ts-rbf"),
     ]
-    return [f"- {sentence}" for sentence in said]
 
 
 def _standing(
     results: Results, method: str, rivals: Sequence[str], may_be_behind: int
-) -> list[str]:
+) -> list[Verdict]:
     """Count the data sets on which a method is behind a rival, and those where it is the best."""
     title = METHODS[method].title
     seen = [name for name in rivals if name in results.methods]
     everywhere = results.everywhere(seen)
     data = results.common([method, *everywhere])
     if not data or not everywhere:
-        return [f"{title} against its rivals: not measured yet."]
+        return [Verdict(f"{title} against its rivals: not measured yet")]
     gains = {
         name: {
             rival: results.gain(name, method, rival)
@@ -56,19 +72,26 @@ def _standing(
         if behind:
             shown = ", ".join(f"{METHODS[r].title} ({gain.signed})" for r, gain in behind.items())
             sentences.append(
-                f"{results.title(name)}: {title} is behind {shown}, by more than one standard "
-                "error."
+                Verdict(
+                    f"{results.title(name)}: {title} is behind {shown}, by more than one standard "
+                    "error"
+                )
             )
     n_level, target = len(data) - len(sentences), len(data) - may_be_behind
     n_ahead = sum(all(gain.value > 0 for gain in found.values()) for found in gains.values())
     sentences += [
-        f"{title} is within one standard error of every rival, or ahead, on {n_level} of "
-        f"{len(data)} data sets, should be >= {target}: {_met(n_level >= target, results, data)}.",
-        f"It is ahead of every rival on {n_ahead}, should be >= {AHEAD[method]}: "
-        f"{_met(n_ahead >= AHEAD[method], results, data)}.",
+        Verdict(
+            f"{title} is ahead of every rival, or within one standard error of it, on {n_level} of "
+            f"{len(data)} data sets",
+            _target(f">= {target}", n_level >= target, results, data),
+        ),
+        Verdict(
+            f"It is ahead of every rival on {n_ahead} of {len(data)} data sets",
+            _target(f">= {AHEAD[method]}", n_ahead >= AHEAD[method], results, data),
+        ),
     ]
     if partly := [METHODS[name].title for name in seen if name not in everywhere]:
-        sentences.append(f"Not run on all data: {', '.join(partly)}.")
+        sentences.append(Verdict(f"Not run on all data: {', '.join(partly)}"))
     return sentences
 
 
@@ -77,20 +100,22 @@ def _best_baseline(results: Results) -> str | None:
     return max(others, key=lambda name: results.mean(name, results.data).value, default=None)
 
 
-def _mean(results: Results, method: str, rival: str | None) -> list[str]:
+def _mean(results: Results, method: str, rival: str | None) -> list[Verdict]:
     data = results.common([method, rival]) if rival else []
     if rival is None or not data:
         return []
     gain, target = results.mean_gain(method, rival, data), GAIN[method]
     return [
-        f"Mean of {len(data)} data sets: {METHODS[method].title} "
-        f"{results.mean(method, data).value:.1f}, {METHODS[rival].title} "
-        f"{results.mean(rival, data).value:.1f}, difference {gain.signed}, should be >= "
-        f"{target:g}: {_met(gain.value >= target, results, data)}."
+        Verdict(
+            f"Mean of {len(data)} data sets: {METHODS[method].title} "
+            f"{results.mean(method, data).value:.1f}, {METHODS[rival].title} "
+            f"{results.mean(rival, data).value:.1f}, difference {gain.signed}",
+            _target(f">= {target:g}", gain.value >= target, results, data),
+        )
     ]
 
 
-def _learned(results: Results) -> list[str]:
+def _learned(results: Results) -> list[Verdict]:
     data = results.common(["iddl", "iddl-start"])
     if not data:
         return []
@@ -103,15 +128,23 @@ def _learned(results: Results) -> list[str]:
         for name in data
     )
     return [
-        f"IDDLClassifier is above its own start on {n_above} of {len(data)} data sets: "
-        f"{_met(n_above == len(data), results, data)}; mean {gain.signed}, should be >= "
-        f"{LEARNED:g}: {_met(gain.value >= LEARNED, results, data)}.",
-        f"Its log-loss is lower than that of the start on {n_lower} of {len(data)} data sets: "
-        f"{_met(n_lower >= len(data) - 1, results, data)}.",
+        Verdict(
+            f"IDDLClassifier is more accurate with learned atoms than with initial ones on "
+            f"{n_above} of {len(data)} data sets",
+            _target(f"{len(data)}", n_above == len(data), results, data),
+        ),
+        Verdict(
+            f"The mean difference is {gain.signed} points",
+            _target(f">= {LEARNED:g}", gain.value >= LEARNED, results, data),
+        ),
+        Verdict(
+            f"With learned atoms, its log-loss is lower on {n_lower} of {len(data)} data sets",
+            _target(f">= {len(data) - 1}", n_lower >= len(data) - 1, results, data),
+        ),
     ]
 
 
-def _cost(results: Results) -> list[str]:
+def _cost(results: Results) -> list[Verdict]:
     data = results.common(["spd", "ts-rbf"])
     ratios = {
         name: np.mean(results.numbers(SECONDS, name, "spd"))
@@ -120,17 +153,17 @@ def _cost(results: Results) -> list[str]:
     }
     shown = ", ".join(f"{results.title(name)} {ratio:.1f}" for name, ratio in ratios.items())
     cheap = all(ratio <= COST for ratio in ratios.values())
-    return (
-        [
-            "Seconds of SPDClassifier over those of an RBF SVM on tangent vectors with its grid: "
-            f"{shown}, should be <= {COST:g}: {_met(cheap, results, data)}."
-        ]
-        if data
-        else []
-    )
+    if not data:
+        return []
+    return [
+        Verdict(
+            f"Seconds of SPDClassifier over those of an RBF SVM on tangent vectors: {shown}",
+            _target(f"<= {COST:g}", cheap, results, data),
+        )
+    ]
 
 
-def eeg_verdicts(results: Results) -> list[str]:
+def eeg_verdicts(results: Results) -> list[Verdict]:
     """Compare the committee with the best rival of every column, both re-centred or neither."""
     rivals = [name for name in results.methods if name not in OURS]
     sentences, gains = [], []
@@ -145,21 +178,26 @@ def eeg_verdicts(results: Results) -> list[str]:
             continue
         gains.append(results.gain(name, ours, best))
         sentences.append(
-            f"{results.title(name)}: {METHODS[ours].title} minus the best rival "
-            f"({METHODS[best].title}) {gains[-1].signed}."
+            Verdict(
+                f"{results.title(name)}: {METHODS[ours].title} minus the best rival "
+                f"({METHODS[best].title}) {gains[-1].signed}"
+            )
         )
     n_first, n_clear = sum(gain.value > 0 for gain in gains), sum(gain.is_ahead for gain in gains)
     n_columns = len(gains) + len(results.not_in(results.data))
     if gains:
+        met = n_first == n_columns and n_clear >= EEG_AHEAD
         sentences.append(
-            f"It is ahead in {n_first} of {len(gains)} columns, in {n_clear} by more than one "
-            f"standard error, should be all and >= {EEG_AHEAD}: "
-            f"{_met(n_first == n_columns and n_clear >= EEG_AHEAD, results, results.data)}."
+            Verdict(
+                f"SPDClassifier is ahead in {n_first} of {len(gains)} columns, in {n_clear} by "
+                "more than one standard error",
+                _target(f"all and >= {EEG_AHEAD}", met, results, results.data),
+            )
         )
-    return [f"- {sentence}" for sentence in [*sentences, *_filters(results)]]
+    return [*sentences, *_filters(results)]
 
 
-def _filters(results: Results) -> list[str]:
+def _filters(results: Results) -> list[Verdict]:
     """Compare IDDL with spatial filters, both re-centred or neither."""
     pairs = [("iddl", "csp-lda"), (RECENTERED["iddl"], RECENTERED["csp-lda"])]
     sentences = []
@@ -169,15 +207,18 @@ def _filters(results: Results) -> list[str]:
         }
         if gains:
             shown = ", ".join(f"{results.title(name)} {g.signed}" for name, g in gains.items())
-            met = _met(not any(g.is_behind for g in gains.values()), results, list(gains))
+            met = not any(g.is_behind for g in gains.values())
             sentences.append(
-                f"{METHODS[ours].title} minus {METHODS[filters].title}: {shown}; should nowhere "
-                f"be behind by more than one standard error: {met}."
+                Verdict(
+                    f"{METHODS[ours].title} minus {METHODS[filters].title}: {shown}",
+                    _target("nowhere behind by more than one error", met, results, list(gains)),
+                )
             )
     return sentences
 
 
-def _met(yes: bool, results: Results, data: Collection[str]) -> str:
-    said = "met" if yes else "**missed**"
+def _target(wanted: str, met: bool, results: Results, data: Collection[str]) -> str:
+    """Say what should be, and whether it is."""
+    said = f"should be {wanted}: {'met' if met else '**missed**'}"
     missing = results.not_in(list(data))
     return f"{said}, with {', '.join(missing)} still to be measured" if missing else said

@@ -29,6 +29,8 @@ print(f"{recordings.shape} recordings, {X.shape} matrices, {len(set(y))} states"
 # The eigenvalues :math:`\lambda_i` of :math:`X Y^{-1}` describe how X differs from Y: they are all
 # 1 if X = Y. An alpha-beta divergence is a sum :math:`\sum_i f(\log \lambda_i)`, and the function f
 # has two parameters, alpha and beta. Well-known divergences are points of the plane (alpha, beta).
+# Factors differ between libraries: at (0, 0), D is half the squared AIRM distance, and at
+# (1/2, 1/2), four times pyRiemann's squared log-det distance.
 
 from divlearn import abld, get_divergence
 
@@ -61,8 +63,8 @@ plt.show()
 
 # %%
 # All curves have the same curvature at 1, so all divergences agree on matrices that are close. They
-# disagree on large ratios. Burg grows linearly with the eigenvalue, AIRM with the square of
-# its logarithm, and log-cosh only with the logarithm.
+# disagree on large ratios. Burg grows linearly with large eigenvalues, AIRM with the square of
+# their logarithm, Stein and log-cosh only with the logarithm, log-cosh with half the slope.
 #
 # Now think of an artifact. It inflates one eigenvalue by a factor of a hundred or more. It
 # dominates the Burg divergence; under log-cosh, the other seven eigenvalues still count.
@@ -104,6 +106,6 @@ plt.show()
 
 # %%
 # On clean data the choice hardly matters. With artifacts it decides everything: the nearest mean
-# under Burg falls almost to chance, AIRM loses a lot, and log-cosh loses almost nothing.
+# under Burg falls almost to chance, AIRM loses a lot, Stein loses little, and log-cosh least.
 #
 # Which divergence is best depends on the data. :doc:`The next chapter <plot_2_choose>` finds out.

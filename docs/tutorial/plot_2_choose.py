@@ -30,10 +30,12 @@ print(answer.summary())
 # %%
 # Read the answer in two steps. First, it recommends a rule and a divergence, with the accuracy to
 # expect on new subjects. For each fold, rule and divergence are chosen on the other folds and
-# scored on this one, because the best of all scores would be biased upwards. Second, it compares
-# the rules, and its p-values say which differences are more than chance. The learned point is
-# recommended only if it is significantly better than the best named divergence. If no rule is
-# better than chance, the answer recommends none.
+# scored on this one, because the best of all scores would be biased upwards. Here the estimator to
+# use is ``DivergenceKNN(1, "log-cosh")``. Second, it compares the rules, and its p-values say which
+# differences are more than chance. The first accuracy includes the choice of the rule; those "by
+# rule" include only the choice of the divergence. The learned point is recommended only if it is
+# significantly better than the best named divergence. If no rule is better than chance, the answer
+# recommends none.
 #
 # ``named`` has the accuracy of every named divergence for means and neighbours. The nearest mean
 # needs a robust divergence: log-cosh, Stein or reverse Burg, which is Burg with X and Y exchanged.
@@ -49,8 +51,9 @@ PlaneDisplay(answer).plot()
 plt.show()
 
 # %%
-# A flat map means that the choice does not matter. Here it does: accuracy is low along the left
-# edge, where alpha is zero. Burg, (0, 1), lies on this edge.
+# A flat map means that the choice does not matter. Here it does: accuracy is lowest in the upper
+# left corner, beyond Burg, and low in the lower right corner. It is highest where both alpha and
+# beta are large.
 #
 # Choose inside a model
 # ---------------------
@@ -73,10 +76,11 @@ for train, test in GroupKFold(3).split(X, y, subjects):
     )
 
 # %%
-# In each fold its choice is more accurate than AIRM. log-cosh by name is more accurate still: to be
-# fast, "choose" approximates the means of most candidates, which costs accuracy here. So pass the
-# divergence by name if `which_divergence` recommends a nearest mean, and use "choose" where a
-# pipeline has to choose by itself.
+# In each fold its choice is more accurate than AIRM. In two of them it is reverse Burg, although
+# log-cosh is better. To be fast, "choose" compares candidates by approximate means: log-cosh is
+# judged with the AIRM mean, which artifacts distort. The divergence that is chosen gets its exact
+# mean. So pass the divergence by name if `which_divergence` recommends a nearest mean, and use
+# "choose" where a pipeline has to choose by itself.
 #
 # Without labels
 # --------------

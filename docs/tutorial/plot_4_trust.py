@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.model_selection import GroupKFold, KFold, cross_val_score
 
-from divlearn import DivergenceKNN, DivergenceMDM
+from divlearn import CalibratedClassifier, DivergenceKNN, DivergenceMDM
 from divlearn.datasets import make_recordings
 
 recordings, y, subjects = make_recordings(shift=0.4, random_state=0)
@@ -54,7 +54,8 @@ for kind, accuracy in before.items():
 # :math:`X \mapsto A X A^T`. `~divlearn.transfer.Recenter` removes most of it: it maps the mean M of
 # every subject to the identity, :math:`X \mapsto M^{-1/2} X M^{-1/2}`. It needs no labels, so it
 # also works for a new subject. The mean has to be robust: we use that of log-cosh, since artifacts
-# would distort others.
+# would distort others. Each subject is centred by its own matrices, so held-out subjects do not
+# affect the training data.
 
 from divlearn import Recenter
 
@@ -91,12 +92,10 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import log_loss
 
 train, test = subjects < 8, subjects >= 8
-candidates = {
-    "softmax of divergences": DivergenceMDM("log-cosh").fit(centred[train], y[train]),
-    "calibrated on held-out data": DivergenceMDM("choose", random_state=0).fit(
-        centred[train], y[train], groups=subjects[train]
-    ),
-}
+nearest = DivergenceMDM("log-cosh").fit(centred[train], y[train])
+calibrated = CalibratedClassifier(DivergenceMDM("log-cosh"), random_state=0)
+calibrated.fit(centred[train], y[train], groups=subjects[train])
+candidates = {"softmax of divergences": nearest, "calibrated on held-out data": calibrated}
 figure, panel = plt.subplots(figsize=(5, 4.6), layout="constrained")
 panel.plot([0, 1], [0, 1], color="#cccccc")
 for (name, model), color in zip(candidates.items(), ["#d55e00", "#0072b2"], strict=True):
