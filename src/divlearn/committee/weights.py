@@ -89,6 +89,6 @@ def find_simple(
     if not scores:
         return None
     best = max(scores, key=lambda name: float(counts @ scores[name]))
-    gain: RealArray = np.bincount(units, counts * (average.astype(float) - scores[best]))
+    gain = np.bincount(units, counts * (average.astype(float) - scores[best])).astype(float)
     mean, error = mean_with_error(gain)
     return None if mean > error else best
