@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from divlearn import Recenter, SPDClassifier, get_divergence, load, save
 from divlearn.datasets import make_wishart_clusters
 from divlearn.geometry import expm, invsqrtm, logm
 from divlearn.nearest import DivergenceMDM
+from divlearn.transfer import choice
 
 NAMES = np.array(["anna", "bert", "carl", "dora"])
 
@@ -524,3 +526,13 @@ def test_a_failed_part_changes_nothing(data):
     with pytest.raises(ValueError, match=r"forgetting=-0.1 must be a number >= 0 and < 1"):
         model.partial_fit(X[:5], forgetting=-0.1)
     assert model.means_ is before
+
+
+@pytest.mark.parametrize(("n_groups", "expected"), [(4, "center"), (5, "none")])
+def test_the_error_of_few_groups_does_not_decide(n_groups, expected, monkeypatch):
+    """Re-centring lowers the loss of one group by much, and raises that of the others a little."""
+    worse = np.where(np.arange(n_groups) == 0, -1.0, 0.1)
+    losses = {"none": np.ones(n_groups), "center": 1 + worse, "stretch": np.full(n_groups, 2.0)}
+    monkeypatch.setattr(choice, "_group_losses", lambda *given: losses[given[-1]])
+    data = SimpleNamespace(folds=lambda *_, **__: [()])
+    assert choice.choose_alignment(data, None)[0] == expected

@@ -12,6 +12,7 @@ from divlearn.fitting.selection import average_held_out, mean_with_error
 from divlearn.heads.discriminants import fit_lda
 
 _FOLDS = 10  # at most
+_ENOUGH = 5  # groups for an error that counts
 _LEAST = np.log(1e-4)  # of logarithms in the loss: no single matrix decides
 
 ALIGNMENTS = ("none", "center", "stretch")  # the simplest first
@@ -24,7 +25,8 @@ def choose_alignment(data: Labelled, align: Align) -> tuple[str, dict[str, Label
     ``align`` takes the name of an alignment and the rows to learn it from, and returns vectors of
     all matrices. Linear discriminants of the vectors predict the classes of held-out groups. An
     alignment is chosen over a simpler one if it lowers the log-loss by more than one standard
-    error, of the paired difference over groups.
+    error, of the paired difference over groups. The error of so few groups that it says little does
+    not count: then the lower loss decides.
     """
     folds = data.folds(_FOLDS, random_state=0)
     if not folds:  # every class has one group: nothing can be judged, nothing is changed
@@ -33,7 +35,7 @@ def choose_alignment(data: Labelled, align: Align) -> tuple[str, dict[str, Label
     chosen = ALIGNMENTS[0]
     for name in ALIGNMENTS[1:]:
         gain, error = mean_with_error(losses[chosen] - losses[name])
-        chosen = name if gain > error else chosen
+        chosen = name if gain > (error if len(losses[name]) >= _ENOUGH else 0) else chosen
     gains, errors = np.array(
         [mean_with_error(losses[ALIGNMENTS[0]] - one) for one in losses.values()]
     ).T

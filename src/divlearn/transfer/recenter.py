@@ -87,7 +87,8 @@ class Recenter(MatrixTransformer):
     For "choose", at most 10 folds hold out whole groups, which are aligned as new groups are in
     `transform`. Linear discriminants in the tangent space predict their classes. An alignment is
     chosen over a simpler one if it lowers the log-loss by more than one standard error of the
-    paired difference over groups. A rotation of class means, as pyRiemann's TLRotate has it, is not
+    paired difference over groups; with fewer than five groups, whose error says little, if it
+    lowers the log-loss at all. A rotation of class means, as pyRiemann's TLRotate has it, is not
     among the candidates, since it needs labels of new groups.
 
     Examples
