@@ -29,8 +29,9 @@ print(f"{recordings.shape} recordings, {X.shape} matrices, {len(set(y))} states"
 # The eigenvalues :math:`\lambda_i` of :math:`X Y^{-1}` describe how X differs from Y: they are all
 # 1 if X = Y. An alpha-beta divergence is a sum :math:`\sum_i f(\log \lambda_i)`, and the function f
 # has two parameters, alpha and beta. Well-known divergences are points of the plane (alpha, beta).
-# Factors differ between libraries: at (0, 0), D is half the squared AIRM distance, and at
-# (1/2, 1/2), four times pyRiemann's squared log-det distance.
+# Factors differ between libraries: at (0, 0), D is half the squared distance of AIRM (the
+# affine-invariant Riemannian metric), and at (1/2, 1/2), four times pyRiemann's squared log-det
+# distance.
 
 from divlearn import abld, get_divergence
 
@@ -66,7 +67,7 @@ plt.show()
 # disagree on large ratios. Burg grows linearly with large eigenvalues, AIRM with the square of
 # their logarithm, Stein and log-cosh only with the logarithm, log-cosh with half the slope.
 #
-# Now think of an artifact. It inflates one eigenvalue by a factor of a hundred or more. It
+# Now think of an artifact. It inflates one eigenvalue by a factor of about a hundred. It
 # dominates the Burg divergence; under log-cosh, the other seven eigenvalues still count.
 #
 # What it means for a classifier

@@ -112,5 +112,5 @@ print(which_divergence(wishart, random_state=0).summary())
 #    * - inverse covariances, precision matrices
 #      - reverse Burg, (1, 0)
 #
-# A single divergence for all matrices is only the beginning:
-# :doc:`the next chapter <plot_3_learn>` learns one together with the classifier.
+# :doc:`The next chapter <plot_3_learn>` fits models that choose a divergence, or weight several, as
+# part of the classifier.

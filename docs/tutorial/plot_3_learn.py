@@ -50,9 +50,10 @@ print(iddl.summary())
 # %%
 # Four models, each fitted to three quarters of the data, have nine learned atoms of full rank each.
 # Four others have the same atoms before learning. Both kinds are kept unless one alone is better by
-# more than one standard error. Models of ranks 1 and 4 compare filtered matrices of these sizes.
-# All are averaged, together with discriminants of their features; :doc:`/classifiers` explains
-# them. The table shows how much the heads of full rank rely on each divergence: least on Burg,
+# more than one standard error. Models of ranks 1 and 4 first filter the signals to as many
+# components, with a filter that they learn, and compare the smaller matrices. All are averaged,
+# together with discriminant analysis of their features; :doc:`/classifiers` has the details.
+# The table shows how much the heads of full rank rely on each divergence: least on Burg,
 # which artifacts mislead.
 
 # %%

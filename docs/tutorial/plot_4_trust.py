@@ -2,9 +2,8 @@
 4. Trust it
 ===========
 
-An accuracy estimates how a model does on new data. This chapter shows three ways in which the
-estimate goes wrong, and how to avoid them: hold out whole groups, watch for shift between them, and
-check the probabilities.
+A model may disappoint on new data. This chapter shows three reasons, and what to do: hold out whole
+groups to estimate the accuracy, remove the shift between them, and check the probabilities.
 """
 
 # %%
