@@ -17,6 +17,10 @@ from divlearn.geometry import solve_definite
 _RIDGE = 1e-10  # of the largest variance, for where Ledoit and Wolf shrink nothing
 
 
+class NoSpreadError(ValueError):
+    """There is no covariance: vectors of a class are all the same."""
+
+
 @dataclass(frozen=True, eq=False)
 class Linear:
     """Scores that are linear in vectors."""
@@ -193,7 +197,7 @@ def _solve_lower(lower: RealArray, B: RealArray) -> RealArray:
 
 def _check_spread(deviations: RealArray) -> None:
     if not deviations.any():
-        raise ValueError("no class has two different matrices in every training part")
+        raise NoSpreadError("no class has two different matrices in every training part")
 
 
 def span(vectors: RealArray) -> RealArray | None:

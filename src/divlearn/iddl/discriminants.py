@@ -11,7 +11,7 @@ import numpy as np
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.fitting.held_out import Memo, in_turn
 from divlearn.fitting.selection import HeldOut, Nest
-from divlearn.heads.discriminants import RDA
+from divlearn.heads.discriminants import RDA, NoSpreadError
 from divlearn.iddl.learning import Choice, Learned, join_scores, scaled
 from divlearn.iddl.tasks import Task
 from divlearn.iddl.training import Discriminant, count_workers
@@ -44,7 +44,7 @@ def add_discriminants(learned: Learned, task: Task) -> Learned:
     views = [numbers[:1], numbers] if len(numbers) > 1 else [numbers]
     try:
         judged = [_choose(_join(features, view), learned, task, n_workers) for view in views]
-    except ValueError:  # no class has two different matrices
+    except NoSpreadError:
         return learned
     kinds = [learned.choice, *(choice for _, choice, _ in judged)]
     without = list(zip(learned.without, *(some for *_, some in judged), strict=True))
