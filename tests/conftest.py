@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from scalar_slopes import change, slope, value
+from short_fits import SHORT
 from threadpoolctl import threadpool_limits
 
 from divlearn.datasets import make_recordings
@@ -126,15 +127,9 @@ def shorten_grids(patch: pytest.MonkeyPatch) -> None:
         "iddl.base._LEARNED_PENALTIES": (1e-2, 1e-1),
         "iddl.learning._CHOOSING_ITERATIONS": 1,
         "iddl.solvers._INNER": 2,
-        "cluster.mixture.TOLERANCE": 1e-2,
         "iddl.base._RANKS": (),
         "kernels.classifier.POINTS": [(0.0, 0.0), (0.5, 0.5)],
-        "baselines.log_svm.PENALTIES": {"linear": (10.0,), "rbf": (10.0,)},
-        "baselines.log_svm.GAMMAS": (1.0,),
-        "baselines.log_svm.VectorClassifier.cv": 2,
-        "baselines.coded._PENALTIES": (10.0,),
-        "baselines.coded._STEPS": 1,
-        "baselines.rspdl._INNER": 10,
+        **SHORT,
         "outliers._STILL": 1e-2,
     }.items():
         patch.setattr(f"divlearn.{name}", few)

@@ -103,7 +103,10 @@ class Engine(ABC):
     @property
     def n_threads(self) -> int:
         """Threads to use now: those given, or all that are available."""
-        return share(self.given_threads) if self.given_threads else available_threads()
+        return share(self.given_threads) if self.given_threads else self._available_threads()
+
+    def _available_threads(self) -> int:
+        return available_threads()
 
     @property
     def condition_limit(self) -> float:

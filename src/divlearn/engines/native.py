@@ -22,7 +22,7 @@ from divlearn.engines.pencil import decompose, factorize
 from divlearn.engines.projected import FilterPullback, line_of
 from divlearn.engines.reference import ReferenceEngine
 from divlearn.spectral import abld_scalar
-from divlearn.threads import available_threads, limit_blas, share
+from divlearn.threads import available_threads, limit_blas
 from divlearn.tolerances import LARGEST_LISTED_SHARE, SMALLEST_TRACE
 
 _NOTHING = np.empty(0)
@@ -64,10 +64,7 @@ class NativeEngine(Engine):
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, instruction_set={self.instruction_set!r})"
 
-    @property
-    def n_threads(self) -> int:
-        if self.given_threads:
-            return share(self.given_threads)
+    def _available_threads(self) -> int:
         return available_threads(_native.max_threads)
 
     def prepare(self, X: DeviceArray) -> Prepared:

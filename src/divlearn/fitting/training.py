@@ -65,16 +65,25 @@ class Chosen(NamedTuple, Generic[_T]):
 
 
 def choose(
-    training: Training, held_out: HeldOut[_T], grid: Grid[_T], inner: Grid[_T], forms: Forms
+    training: Training,
+    held_out: HeldOut[_T],
+    grid: Grid[_T],
+    inner: Grid[_T],
+    forms: Forms,
+    rough: HeldOut[_T] | None = None,
 ) -> Chosen[_T]:
-    """Choose from a grid; without each fold, from the inner one, which may be cheaper."""
+    """Choose from a grid; without each fold, from the inner one, which may be cheaper.
+
+    Candidates may be compared by rough decisions; those on what is chosen are of `held_out`.
+    """
+    choosing = held_out if rough is None else rough
     folds, codes, weights = training.folds, training.data.codes, training.data.weights
-    best = held_out.best(*grid)
+    best = choosing.best(*grid)
     rows, final = held_out.average([best] * len(folds), len(codes))
     scores = forms.all(final)
     calibration = calibrate(scores, codes[rows], weights[rows])
     optimistic = np.exp(calibration.log_probabilities(scores))
-    chosen = [held_out.best(*inner, without=number) for number in range(len(folds))]
+    chosen = [choosing.best(*inner, without=number) for number in range(len(folds))]
     probabilities = []
     for number, (one, part) in enumerate(zip(chosen, held_out.decisions(chosen), strict=True)):
         others, where = held_out.without(one, number)

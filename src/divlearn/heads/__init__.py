@@ -1,1 +1,1 @@
-"""Linear heads on features: losses of their scores, and the best head for a loss."""
+"""Heads on features: losses and the linear heads that minimise them, and discriminants."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from operator import attrgetter
@@ -38,11 +38,10 @@ from divlearn.iddl.learning import (
     train_folds,
 )
 from divlearn.iddl.objective import are_filters
+from divlearn.iddl.recipe import Recipe
 from divlearn.iddl.summary import name_point, summarize
 from divlearn.iddl.tasks import Task
 from divlearn.iddl.training import (
-    METHODS,
-    SOLVERS,
     Discriminant,
     History,
     Model,
@@ -62,79 +61,6 @@ from divlearn.sharded.shards import Shards
 from divlearn.spd import check_spd
 from divlearn.threads import limit_blas, side_by_side
 from divlearn.tolerances import LEARNING_ACCURACY
-
-_MOVED = {
-    "both": ("atoms", "divergences"),
-    "atoms": ("atoms",),
-    "divergences": ("divergences",),
-}
-
-
-@dataclass(frozen=True, eq=False)
-class Recipe:
-    """How an IDDL estimator learns. The defaults suit most data.
-
-    Parameters
-    ----------
-    solver : {"joint", "bcd", "stochastic"}, default="joint"
-        "joint" optimises everything at once by Riemannian L-BFGS, "bcd" is the paper's
-        block-coordinate descent, "stochastic" is Riemannian Adam on minibatches.
-    learn : {"both", "atoms", "divergences"}, default="both"
-        What the solver optimises.
-    init : {"class-kmeans", "kmeans", "samples", "identity"} or array of atoms
-        Initial atoms.
-    atoms_per_class : int, optional
-        Their number for ``n_atoms="auto"``. By default 3, fewer for small or many classes.
-    start : pair of floats, optional
-        Initial (alpha, beta) of the divergences "S", "V" and "N"; by default the best of a grid.
-    penalty : float, "auto" or "cv", default="auto"
-        Factor of the squared norm of the head. "auto" chooses that of the final head by held-out
-        loss. "cv", for a single model, fits models with 0.001, 0.01, 0.1 and 1 and keeps the best.
-    penalty_per_matrix : bool, default=False
-        Whether the penalty is divided by the number of matrices.
-
-    Examples
-    --------
-    >>> from divlearn.iddl import IDDLClassifier
-    >>> IDDLClassifier(recipe=Recipe(solver="bcd", penalty=0.01)).recipe.solver
-    'bcd'
-    """
-
-    solver: str = "joint"
-    learn: str = "both"
-    init: str | ArrayLike = "class-kmeans"
-    atoms_per_class: int | None = None
-    start: tuple[float, float] | None = None
-    penalty: float | str = "auto"
-    penalty_per_matrix: bool = False
-
-    def check(self) -> None:
-        """Raise unless all values are among those above."""
-        _check_name("solver", self.solver, list(SOLVERS))
-        _check_name("learn", self.learn, list(_MOVED))
-        if isinstance(self.init, str):
-            _check_name("init", self.init, [*METHODS, "or an array of atoms"])
-        if self.atoms_per_class is not None:
-            check_count(self.atoms_per_class, "atoms_per_class")
-        if self.penalty not in ("auto", "cv"):
-            check_number(self.penalty, "penalty", word="auto")
-
-    @property
-    def moved(self) -> tuple[str, ...]:
-        """What the solver optimises."""
-        return _MOVED[self.learn]
-
-    def fixed_penalty(self, n_matrices: int) -> float | None:
-        """Return the penalty, or None where it is to be chosen."""
-        if isinstance(self.penalty, str):
-            return None
-        return float(self.penalty) / (n_matrices if self.penalty_per_matrix else 1)
-
-
-def _check_name(name: str, value: str, known: Sequence[str]) -> None:
-    if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{name}={value!r} must be one of {', '.join(known)}")
-
 
 _PENALTIES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 _LEARNED_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)  # for penalty="cv"

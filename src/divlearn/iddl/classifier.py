@@ -25,9 +25,10 @@ from divlearn.fitting.labelled import (
 from divlearn.fitting.selection import average_held_out
 from divlearn.fitting.training import Training
 from divlearn.heads.losses import LOSSES, Loss
-from divlearn.iddl.base import IDDLBase, Recipe, ScoreMixin
+from divlearn.iddl.base import IDDLBase, ScoreMixin
 from divlearn.iddl.features import Divergences, starts_from_grid
 from divlearn.iddl.learning import Learned
+from divlearn.iddl.recipe import Recipe
 from divlearn.iddl.tasks import Task, labelled_task, sharded_classes_task
 from divlearn.sharded.blocks import block_in_memory, fingerprint_block
 from divlearn.sharded.opening import open_training

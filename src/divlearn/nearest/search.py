@@ -71,9 +71,8 @@ def choose_divergence(
     judge = judge_brier(training)
     held_out = HeldOut(decide, judge, folds, training.nest, nested=False, margin=_CERTAIN)
     exact = HeldOut(decide_exactly, judge, folds, training.nest, nested=False)
-    exact.best = held_out.best  # type: ignore[method-assign]
     grid = Grid(everyone)
-    chosen = choose(training, exact, grid, grid, SCORES)
+    chosen = choose(training, exact, grid, grid, SCORES, held_out)
     return chosen, units[chosen.best], _tabulate(training, held_out)
 
 
