@@ -1,5 +1,7 @@
 """How an IDDL estimator learns."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 
