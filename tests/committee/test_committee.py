@@ -14,7 +14,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_score
 
 from divlearn.committee import MEMBERS, SPDClassifier
-from divlearn.committee.weights import count_samples, find_simple, fit_weights, floored
+from divlearn.committee.weights import count_samples, find_simple, fit_average, floored
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines.cpu import cpu_engine
 from divlearn.log_vectors import log_vectors
@@ -51,7 +51,10 @@ def test_all_members(data, fitted):
 
 
 def test_members_are_mixed_by_their_weights(fitted):
-    """By hand: each is mixed with a thousandth of even odds, then they are with each other."""
+    """By hand: each is mixed with a thousandth of even odds, then they are with each other.
+
+    A temperature of one half squares what results.
+    """
 
     class Sure:
         def predict_proba(self, X):
@@ -64,7 +67,9 @@ def test_members_are_mixed_by_their_weights(fitted):
     committee = copy(fitted)
     committee.members_ = {"sure": Sure(), "unsure": Unsure()}
     committee.weights_ = {"sure": 0.25, "unsure": 0.75}
-    expected = [[0.39993333333333, 0.22510833333333, 0.37495833333333]]
+    committee.temperature_ = 0.5
+    squares = np.square([[0.39993333333333, 0.22510833333333, 0.37495833333333]])
+    expected = squares / squares.sum()
     np.testing.assert_allclose(committee.predict_proba(np.eye(4)[None]), expected, rtol=1e-12)
 
 
@@ -83,7 +88,8 @@ def test_members_share_tangent_vectors_of_new_matrices(data, fitted, monkeypatch
     found = committee.predict_proba(X_test)
     assert calls == [len(X_test)] * 2  # at the mean and at the identity
     weights = [committee.weights_[name] for name in committee.members_]
-    expected = np.tensordot(weights, floored(np.stack(alone)), axes=1)
+    powers = np.tensordot(weights, floored(np.stack(alone)), axes=1) ** (1 / fitted.temperature_)
+    expected = powers / powers.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
@@ -175,27 +181,50 @@ def test_weights_minimise_the_objective():
     rng = np.random.default_rng(0)
     said = rng.dirichlet(np.ones(3), size=(4, 60))
     codes = rng.integers(3, size=60)
-    weights = fit_weights(said, codes, np.ones(60))
+    average = fit_average(said, codes, np.ones(60))
+    weights = average.weights
     true = floored(said)[:, np.arange(60), codes]
 
     def objective(w):
-        return -np.log(w @ true).sum() - 50 * np.log(w).mean()
+        return -np.log(w @ true).sum() - 5 * np.log(w).mean()
 
     for _ in range(50):
         other = np.abs(weights + 1e-3 * rng.standard_normal(4))
         assert objective(other / other.sum()) >= objective(weights) - 1e-9
 
+    # The temperature of the least log-loss of the average, up to the rule of succession.
+    def loss(temperature):
+        powers = np.tensordot(weights, floored(said), axes=1) ** (1 / temperature)
+        return log_loss(codes, powers / powers.sum(axis=1, keepdims=True))
 
-def test_saturated_folds_leave_weights_nearly_equal():
+    assert loss(average.temperature) < min(map(loss, (0.5 * average.temperature, 1.0))) + 1e-3
+    np.testing.assert_allclose(average.of(floored(said)).sum(axis=1), 1.0)
+
+
+def test_averages_of_calibrated_members_are_sharpened():
+    """Calibrated members that err independently: their mean is too unsure of what both say."""
+    rng = np.random.default_rng(1)
+    codes = rng.integers(2, size=4000)
+    hints = rng.standard_normal((2, 4000)) + np.where(codes == 1, 1.0, -1.0)
+    ones = 1 / (1 + np.exp(-2 * hints))  # Bayes' rule of one hint
+    average = fit_average(np.stack([1 - ones, ones], axis=2), codes, np.ones(4000))
+    np.testing.assert_allclose(average.weights, 0.5, atol=0.05)
+    assert average.temperature < 0.8
+    said = average.of(np.stack([1 - ones, ones], axis=2))
+    sure = said[:, 1] > 0.9
+    assert abs(codes[sure].mean() - said[sure, 1].mean()) < 0.02
+
+
+def test_saturated_folds_do_not_decide():
     """Of members that are all right, the surest is not trusted alone."""
     sure = [0.999, 0.99, 0.95, 0.9]
     said = np.array([np.tile([p, 1 - p], (60, 1)) for p in sure])
-    weights = fit_weights(said, np.zeros(60, int), np.ones(60))
+    weights = fit_average(said, np.zeros(60, int), np.ones(60)).weights
     assert (np.diff(weights) < 0).all()
-    assert 0.2 < weights.min() < weights.max() < 0.3
+    assert 0.1 < weights.min() < weights.max() < 0.4
     one_wrong = said.copy()
     one_wrong[0, :6] = one_wrong[0, :6, ::-1]
-    assert fit_weights(one_wrong, np.zeros(60, int), np.ones(60)).argmin() == 0
+    assert fit_average(one_wrong, np.zeros(60, int), np.ones(60)).weights.argmin() == 0
 
 
 def test_groups_count_less_than_their_matrices():
@@ -207,7 +236,8 @@ def test_groups_count_less_than_their_matrices():
 
 def test_equal_members_have_equal_weights():
     said = np.broadcast_to([[0.7, 0.3]], (3, 20, 2))
-    np.testing.assert_allclose(fit_weights(said, np.zeros(20, int), np.ones(20)), 1 / 3, rtol=1e-6)
+    weights = fit_average(said, np.zeros(20, int), np.ones(20)).weights
+    np.testing.assert_allclose(weights, 1 / 3, rtol=1e-6)
 
 
 # tangent vectors
@@ -363,7 +393,7 @@ def test_few_matrices_of_each_class(n_classes, n_each):
     X, y = make_wishart_clusters(n_classes, n_each, 3, separation=6, random_state=0)
     members = tuple(name for name in MEMBERS if "iddl" not in name)
     model = SPDClassifier(members, random_state=0).fit(X, y)
-    assert {"tangent rbf", "nearest neighbour", "tangent logistic"} <= set(model.members_)
+    assert {"log rbf", "nearest neighbour", "tangent logistic"} <= set(model.members_)
     assert model.score(X, y) > 1.5 / n_classes
     left_out = set(members) - set(model.members_)
     assert all(f"{name} was left out: " in model.message_ for name in left_out)

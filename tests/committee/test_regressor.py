@@ -19,7 +19,7 @@ from sklearn.svm import SVR
 
 import divlearn
 from divlearn.committee import REGRESSORS, CrossValidatedRegressor, SPDRegressor
-from divlearn.committee.weights import fit_number_weights
+from divlearn.committee.weights import fit_number_average
 from divlearn.datasets import make_wishart_clusters
 from divlearn.kernels import DivergenceKernel, DivergenceKernelRegressor
 from divlearn.kernels.tables import symmetric_table
@@ -306,7 +306,7 @@ def test_weights_minimise_the_objective():
     rng = np.random.default_rng(0)
     numbers, counts = rng.standard_normal(60), rng.uniform(0.5, 2, 60)
     said = numbers + rng.standard_normal((4, 60)) * [[0.5], [1], [2], [3]]
-    weights = fit_number_weights(said, numbers, counts)
+    weights = fit_number_average(said, numbers, counts).weights
     assert (np.diff(weights) < 0).all()
 
     def objective(w):
@@ -320,7 +320,7 @@ def test_weights_minimise_the_objective():
 
 def test_equal_members_have_equal_weights():
     said = np.broadcast_to(np.linspace(-1, 1, 20), (3, 20))
-    weights = fit_number_weights(said, np.linspace(-2, 2, 20), np.ones(20))
+    weights = fit_number_average(said, np.linspace(-2, 2, 20), np.ones(20)).weights
     np.testing.assert_allclose(weights, 1 / 3, rtol=1e-6)
 
 

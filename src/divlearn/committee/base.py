@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import RandomState, is_number
-from divlearn.committee.weights import count_samples
+from divlearn.committee.weights import Average, count_samples
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
 from divlearn.fitting.folds import Splitter
@@ -26,8 +26,8 @@ from divlearn.tolerances import LEARNING_ACCURACY
 
 Members = dict[str, BaseEstimator]
 MemberNames = Sequence[str | tuple[str, BaseEstimator]]  # names, or users' own with a name
-# From predictions of members, rows of matrices and their counts to weights of the members.
-FitWeights = Callable[[RealArray, Indices, RealArray], RealArray]
+# From predictions of members, rows of matrices and their counts.
+FitAverage = Callable[[RealArray, Indices, RealArray], Average]
 _D = TypeVar("_D", bound=Folded)
 # Over pairs of matrices and atoms of a fold; as much work as learning was measured to be.
 _PASSES = 6
@@ -192,27 +192,35 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
         make_tables(training.engine, some, POINTS)
         return pairs[kind] * (clock() - began) / (len(some) ** 2 / 2)
 
-    def _average(
-        self, training: _D, honest: RealArray, final: RealArray, fit: FitWeights
-    ) -> tuple[RealArray, RealArray, Indices]:
-        """Weight the members, and average held-out predictions with weights of the other folds.
-
-        Returns the average, the counts of held-out matrices in the weights, and their groups.
-        Members are weighed as they will predict, with all folds for their choice: by `final`.
-        """
+    def _count(self, training: _D) -> tuple[RealArray, Indices]:
+        """Count held-out matrices in the weights of members, and number what is independent."""
         data, tested = training.data, training.tested
         groups = data.kept_groups
         units = np.unique(tested if groups is None else groups[tested], return_inverse=True)[1]
-        counts = count_samples(data.weights[tested], units)
+        return count_samples(data.weights[tested], units), units
+
+    def _average(
+        self,
+        training: _D,
+        honest: RealArray,
+        final: RealArray,
+        counts: RealArray,
+        fit: FitAverage,
+    ) -> tuple[Average, RealArray]:
+        """Average the members, and also held-out predictions, by what the other folds say.
+
+        Members are weighed as they will predict, with all folds for their choice: by `final`.
+        """
+        tested = training.tested
         found = fit(final, tested, counts)
-        self.weights_ = dict(zip(self.members_, found.tolist(), strict=True))
+        self.weights_ = dict(zip(self.members_, found.weights.tolist(), strict=True))
         average = np.empty(honest.shape[1:])
         for _, held in training.folds:
             inside = np.isin(tested, held)
             others = ~inside if not inside.all() else inside
             without = fit(honest[:, others], tested[others], counts[others])
-            average[inside] = np.tensordot(without, honest[:, inside], axes=1)
-        return average, counts, units
+            average[inside] = without.of(honest[:, inside])
+        return found, average
 
     def _summarize(self, weighing: str, figures: dict[str, str], result: str) -> str:
         """List the weights of the members, and say whether a single member would do as well."""

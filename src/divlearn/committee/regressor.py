@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import RandomState
 from divlearn.committee.base import Committee, MemberNames
-from divlearn.committee.weights import find_simple, fit_number_weights
+from divlearn.committee.weights import Average, find_simple, fit_number_average
 from divlearn.committee.wrapped import CrossValidatedRegressor
 from divlearn.engines import Engine
 from divlearn.fitting.folds import Splitter
@@ -139,10 +139,11 @@ class SPDRegressor(
         honest = data.standardize(np.stack([one.oof_prediction_[rows] for one in members]))
         final = data.standardize(np.stack([one._optimistic_prediction[rows] for one in members]))
 
-        def fit(predictions: RealArray, rows: Indices, counts: RealArray) -> RealArray:
-            return fit_number_weights(predictions, data.numbers[rows], counts)
+        def fit(predictions: RealArray, rows: Indices, counts: RealArray) -> Average:
+            return fit_number_average(predictions, data.numbers[rows], counts)
 
-        average, counts, units = self._average(training, honest, final, fit)
+        counts, units = self._count(training)
+        _, average = self._average(training, honest, final, counts, fit)
         self.oof_prediction_ = data.spread(tested, restore(average, data.mean, data.scale))
         numbers, names = data.numbers[tested], [*self.members_, "average"]
         each = dict(zip(names, [*honest, average], strict=True))

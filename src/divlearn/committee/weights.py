@@ -1,6 +1,7 @@
 """Weights of members of a committee, by the likelihood of held-out labels or numbers."""
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,16 +9,35 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 
 from divlearn.arrays import Indices, RealArray
+from divlearn.fitting.calibration import fit_temperature
 from divlearn.fitting.selection import mean_with_error
 
-# Of weights towards equal ones, in units of independent held-out samples. Squared errors tell
-# members apart sooner than log-losses, and members that predict the mean shrink the average.
-_PULL, _NUMBER_PULL = 50.0, 3.0
+# Of weights towards equal ones, in units of independent held-out samples.
+_PULL, _NUMBER_PULL = 5.0, 3.0
 _FLOOR = 1e-3  # of probabilities: nobody is that sure
 _EXACT = 1e-6  # of the variance of errors, relative to that of numbers: nobody is that exact
 
 Loss = Callable[[RealArray], tuple[float, RealArray]]  # of weights; value and gradient
 Scores = NDArray[np.bool_] | RealArray  # of every matrix, the higher the better
+
+
+class Average(NamedTuple):
+    """Weights of members, and the temperature of averaged probabilities; 1 leaves them."""
+
+    weights: RealArray
+    temperature: float = 1.0
+
+    def of(self, predictions: RealArray) -> RealArray:
+        """Average predictions, shape (n_members, ...)."""
+        mean: RealArray = np.tensordot(self.weights, predictions, axes=1)
+        return sharpened(mean, self.temperature)
+
+
+def sharpened(probabilities: RealArray, temperature: float) -> RealArray:
+    """Probabilities to the power of 1 / temperature, over their sum."""
+    if temperature == 1.0:
+        return probabilities
+    return softmax(np.log(probabilities) / temperature, axis=1)
 
 
 def floored(probabilities: RealArray) -> RealArray:
@@ -32,26 +52,30 @@ def count_samples(weights: RealArray, units: Indices) -> RealArray:
     return weights / weights.sum() * np.sqrt(len(units) * (units.max() + 1))
 
 
-def fit_weights(probabilities: RealArray, codes: Indices, counts: RealArray) -> RealArray:
-    r"""Weights of members that maximise the likelihood of held-out labels.
+def fit_average(probabilities: RealArray, codes: Indices, counts: RealArray) -> Average:
+    r"""Average of members that maximises the likelihood of held-out labels.
 
     .. math:: \min_w \; -\sum_i c_i \log \sum_m w_m p_m(y_i \,|\, X_i)
-              - 50 \cdot \frac1M \sum_m \log w_m , \qquad w \ge 0, \; \sum_m w_m = 1
+              - 5 \cdot \frac1M \sum_m \log w_m , \qquad w \ge 0, \; \sum_m w_m = 1
 
-    The second term holds the weights together where the data does not tell members apart: folds
-    that all members classify without an error leave equal weights.
+    The second term holds the weights together where the data does not tell members apart. An
+    average of calibrated probabilities is too unsure; its temperature mends that.
     """
-    true = floored(probabilities)[:, np.arange(len(codes)), codes]
+    known = floored(probabilities)
+    true = known[:, np.arange(len(codes)), codes]
 
     def loss(w: RealArray) -> tuple[float, RealArray]:
         mixture = w @ true
         return -float(counts @ np.log(mixture)), -(true @ (counts / mixture))
 
-    return _minimize(loss, len(true), _PULL)
+    weights = _minimize(loss, len(true), _PULL)
+    mean: RealArray = np.tensordot(weights, known, axes=1)
+    temperature, _ = fit_temperature(np.log(mean), codes, counts / counts.sum())
+    return Average(weights, temperature)
 
 
-def fit_number_weights(predictions: RealArray, numbers: RealArray, counts: RealArray) -> RealArray:
-    r"""Weights of members that maximise the likelihood of held-out numbers.
+def fit_number_average(predictions: RealArray, numbers: RealArray, counts: RealArray) -> Average:
+    r"""Average of members that maximises the likelihood of held-out numbers.
 
     .. math:: \min_w \; \frac n2 \log \sum_i \frac{c_i}{n} \Bigl(y_i - \sum_m w_m f_m(X_i)\Bigr)^2
               - 3 \cdot \frac1M \sum_m \log w_m , \qquad n = \sum_i c_i
@@ -65,7 +89,7 @@ def fit_number_weights(predictions: RealArray, numbers: RealArray, counts: RealA
         variance = float(counts @ errors**2) / n + _EXACT
         return 0.5 * n * np.log(variance), predictions @ (counts * errors) / variance
 
-    return _minimize(loss, len(predictions), _NUMBER_PULL)
+    return Average(_minimize(loss, len(predictions), _NUMBER_PULL))
 
 
 def _minimize(loss: Loss, n_members: int, pull: float) -> RealArray:

@@ -68,9 +68,9 @@ _LEARNING_PENALTY = 5e-3  # while the atoms move: they overfit through a head th
 _TETHER = 1e-3
 _ITERATIONS, _FEWEST_ITERATIONS = 10, 3
 _MOST_WORK = 10**12  # matrices x atoms x size^3 x iterations: five minutes of one core
-_ATOMS_PER_CLASS = 3
-_MATRICES_PER_ATOM = 5
-_MOST_ATOMS = 150  # when their number is chosen for the user
+# When the number of atoms is chosen for the user: three per class, and more if classes are few.
+_ATOMS_PER_CLASS, _FEWEST_ATOMS, _MOST_ATOMS = 3, 48, 150
+_MATRICES_PER_ATOM = 3
 _RANKS = (1, 4)  # beside full rank: models of other ranks err on other matrices
 _DIRECTIONS = 64  # of all filters of a model together; four per class where classes are many
 _MATRICES_PER_DIRECTION = 7
@@ -343,8 +343,9 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         if self.n_atoms == "auto" and self._how.atoms_per_class is not None:
             return self._how.atoms_per_class * n_groups
         if self.n_atoms == "auto":
+            wanted = max(_ATOMS_PER_CLASS, -(-_FEWEST_ATOMS // n_groups))
             share = n_matrices // (_MATRICES_PER_ATOM * n_groups)
-            each = max(1, min(_ATOMS_PER_CLASS, _MOST_ATOMS // n_groups, share))
+            each = max(1, min(wanted, _MOST_ATOMS // n_groups, share))
             return min(each * n_groups, n_matrices)
         if isinstance(self.n_atoms, bool) or not isinstance(self.n_atoms, int | np.integer):
             raise ValueError(f'n_atoms={self.n_atoms!r} must be "auto" or an integer')

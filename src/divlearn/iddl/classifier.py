@@ -57,8 +57,8 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     Parameters
     ----------
     n_atoms : int or "auto", default="auto"
-        "auto" is 3 per class, fewer if a class has fewer than 15 matrices or if there are more than
-        50 classes.
+        "auto" is 3 per class, more if that is below 48 in all, fewer if there would be more than
+        one for three matrices of a class or than 150 in all.
     divergence : str, pair, sequence of pairs, or Divergence, default="line"
         "line" gives every atom three divergences with alpha + beta = 1: (1/2, 1/2), (0, 1) and
         (1, 0). The head learns their weights. None needs eigenvalues, which makes learning several

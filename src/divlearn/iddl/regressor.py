@@ -33,7 +33,7 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLBase):  # 
     Parameters
     ----------
     n_atoms : int or "auto"
-        "auto" is 3, fewer for fewer than 15 matrices.
+        "auto" is 48, fewer for fewer than 144 matrices.
     divergence, rank, recipe, cv, max_iter, random_state, engine, verbose, regularize
         As in `IDDLClassifier`.
 

@@ -52,7 +52,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
     Parameters
     ----------
     n_atoms : int or str, default="auto"
-        As in `IDDLClassifier`; at most 3 without y.
+        As in `IDDLClassifier`; without y, as for one class.
     rank : int, "full" or "auto", default="full"
         As in `IDDLClassifier`. Of an atom of lower rank, the last value is the determinant of
         :math:`V^T X V` to the power 1/p.
