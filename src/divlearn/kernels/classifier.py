@@ -7,6 +7,7 @@ sharpness A, the nearer is the loss of a class to a count of its lost decisions.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from numbers import Real
 from typing import TypeAlias
@@ -30,6 +31,7 @@ from divlearn.kernels.landmarks import LeastSquares, by_class, indicate
 from divlearn.kernels.machines import PairMachine, decide_pairs, fit_pairs, fit_svc
 from divlearn.kernels.shared import are_many, on_landmarks, shared_columns, shared_tables
 from divlearn.kernels.tables import Point, cut, decay
+from divlearn.threads import side_by_side
 
 # Tried by default: AIRM, Stein, the paper's "Burg" and what lies between and beyond; Jeffreys.
 POINTS: tuple[Point, ...] = (
@@ -217,11 +219,15 @@ class DivergenceKernelClassifier(MachineClassifier):
         if len(some) < len(data.codes):
             words["of"] = f"the set of landmarks, drawn from {len(data.codes)} matrices,"
             words["fix"] = "leave out copies of matrices, or shuffle them"
+
+        def unit(table: RealArray) -> float:
+            return tables.median_scale(to_host(table[some]), copies, weights, **words)
+
+        calls = [partial(unit, table) for table in known.values()]
+        found = side_by_side(calls, training.engine.n_threads)
         units = {
-            (("alpha", alpha), ("beta", beta)): tables.median_scale(
-                to_host(table[some]), copies, weights, **words
-            )
-            for (alpha, beta), table in known.items()
+            (("alpha", alpha), ("beta", beta)): scale
+            for (alpha, beta), scale in zip(known, found, strict=True)
         }
         middle, C = multiples[len(multiples) // 2], Cs[len(Cs) // 2]
         first = {

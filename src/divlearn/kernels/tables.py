@@ -1,6 +1,7 @@
 """Tables of symmetric divergences between many matrices, from one pass of spectra."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +11,7 @@ from divlearn.arrays import Indices, RealArray
 from divlearn.divergence import ABDivergence, Divergence
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.progress import track
+from divlearn.threads import side_by_side
 
 Point = tuple[float, float]
 
@@ -54,12 +56,28 @@ def square_tables(engine: Engine, matrices: RealArray, points: Sequence[Point]) 
     bounds = np.linspace(0, n, (_BLOCKS if n > _SMALL else 1) + 1).astype(int)
     for start, stop in track(list(pairwise(bounds)), "blocks of divergences"):
         data = Prepared.checked(matrices[start:])
-        part = _both_directions(engine, data, matrices[start:stop], points)
-        tables[:, start:, start:stop] = np.moveaxis(part, -1, 0)
-    for table in tables:
-        lower = np.tril(table, -1)
-        np.add(lower, lower.T, out=table)
+        means = _both_directions(engine, data, matrices[start:stop], points)
+        parts = tables[:, start:, start:stop]
+        _fill(parts, means, engine.n_threads)
+    _fill(tables, [partial(_mirror, table) for table in tables], engine.n_threads)
     return tables
+
+
+def _fill(tables: RealArray, calls: Sequence[Callable[[], RealArray]], n_threads: int) -> None:
+    """Write the results of calls into tables, side by side: they take as long as some spectra."""
+
+    def fill(table: RealArray, call: Callable[[], RealArray]) -> None:
+        table[...] = call()
+
+    for _ in side_by_side(
+        [partial(fill, *one) for one in zip(tables, calls, strict=True)], n_threads
+    ):
+        pass
+
+
+def _mirror(table: RealArray) -> RealArray:
+    lower = np.tril(table, -1)
+    return lower + lower.T
 
 
 def cross_tables(
@@ -74,10 +92,10 @@ def cross_tables(
     bounds = np.linspace(0, len(matrices), len(matrices) // _ROWS + 2).astype(int)
     for start, stop in track(list(pairwise(bounds)), "blocks of divergences"):
         data = engine.keep(Prepared.checked(matrices[start:stop]))
-        part = _both_directions(engine, data, landmarks, points)
+        part = np.stack([mean() for mean in _both_directions(engine, data, landmarks, points)])
         if tables is None:
             tables = np.empty(shape, matrices.dtype, like=part)
-        tables[:, start:stop] = np.moveaxis(part, -1, 0)
+        tables[:, start:stop] = part
     assert tables is not None
     return tables
 
@@ -87,22 +105,26 @@ def cross_table(engine: Engine, X: RealArray, Y: RealArray, point: Point) -> Rea
     if len(X) < len(Y):  # engines are at their best on much data and few atoms
         return cross_table(engine, Y, X, point).T
     data = Prepared.checked(X.astype(np.result_type(X, Y), copy=False))
-    return _both_directions(engine, data, Y, [point])[..., 0]
+    return _both_directions(engine, data, Y, [point])[0]()
 
 
 def _both_directions(
     engine: Engine, data: Prepared, atoms: RealArray, points: Sequence[Point]
-) -> RealArray:
-    """Mean of both directions, shape (n_data, n_atoms, n_points)."""
+) -> list[Callable[[], RealArray]]:
+    """Encode, and return a function for every point, to the mean of both directions."""
     swapped = [(beta, alpha) for alpha, beta in points]
     columns = list(dict.fromkeys([*points, *swapped]))
     parameters = np.array(columns).T[:, None, :]
     alpha, beta = np.broadcast_to(parameters, (2, len(atoms), len(columns)))
     values = engine.encode(data, Prepared.checked(atoms), alpha, beta)
-    forward, back = ([columns.index(point) for point in some] for some in (points, swapped))
-    if forward == back:  # all symmetric
-        return values
-    return 0.5 * (values[..., forward] + values[..., back])
+
+    def mean(point: Point, other: Point) -> RealArray:
+        forward = values[..., columns.index(point)]
+        if point == other:
+            return forward
+        return 0.5 * (forward + values[..., columns.index(other)])
+
+    return [partial(mean, *both) for both in zip(points, swapped, strict=True)]
 
 
 def cut(table: RealArray, rows: Indices, columns: Indices) -> RealArray:
