@@ -1,6 +1,7 @@
 // Support vector machines between pairs of classes, by the steps of libsvm (Chang and Lin, 2011):
 // second-order choice of two coefficients (Fan, Chen and Lin, 2005), and shrinking. Numbers are
 // rounded as libsvm rounds them, so that results are its own, but loops run in lanes.
+// libsvm: Copyright (c) 2000-2014 Chih-Chung Chang and Chih-Jen Lin, under a BSD licence.
 #pragma once
 #include "kernels.hpp"
 
