@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from types import SimpleNamespace
 
@@ -52,7 +52,6 @@ def problem(scores, features, codes):
         return -np.log(np.maximum(proba, 1e-9)) / len(where)
 
     task = SimpleNamespace(
-        sample=SimpleNamespace(whole=Block(rows)),
         shards=SimpleNamespace(whole=Block(rows)),
         targets=[(np.eye(2)[codes], None)],
         codes=codes,
@@ -65,7 +64,8 @@ def problem(scores, features, codes):
     head = np.zeros((2, features.shape[1])), np.zeros(2)
     none = np.zeros((1, 1))
     models = [Known(np.zeros((1, 300, 300)), none, none, None, None, head, 300, features)] * 2
-    return Learned(choice, [choice] * 2, models, [], 1, "learned", [], {}), task
+    learned = Learned(choice, [choice] * 2, models, [], 1, "learned", [], {})
+    return replace(learned, features=[features] * 2), task
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from divlearn.checks import RandomState, check_count, check_number
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.held_out import Memo
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import MatricesMixin
 from divlearn.fitting.progress import say, track
@@ -28,6 +27,7 @@ from divlearn.iddl.discriminants import add_discriminants
 from divlearn.iddl.features import Divergences, Variant, make_variant, starts_from_grid, uses_line
 from divlearn.iddl.learning import (
     Choice,
+    Embedded,
     Ensemble,
     Learned,
     choose_heads,
@@ -166,26 +166,27 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         if not task.folds:
             assert whole is not None
             return learn_single(whole, settings, self._variant(whole), [], [])
-        n_workers = count_workers(task.shards, task.targets)
-        begin = [partial(task.part, *fold, make_atoms) for fold in task.folds]
+        block, n_workers = task.sample.whole, count_workers(task.shards, task.targets)
+        assert block is not None
+        begin = [partial(task.part, number, make_atoms) for number in range(len(task.folds))]
         begun = zip(side_by_side(begin, n_workers), track(task.folds, "starts"), strict=True)
         parts = [part for part, _ in begun]
         *pairs, pair = self._search_plane(parts, settings, task)
         variants = [self._variant(part, one) for part, one in zip(parts, pairs, strict=True)]
 
-        def choose(models: Sequence[Model]) -> list[list[Choice]]:
+        def choose(features: Sequence[RealArray]) -> list[list[Choice]]:
             penalties = _PENALTIES if given is None else (given,)
-            return choose_heads(parts, models, losses, penalties, task.judge)
+            return choose_heads(parts, features, losses, penalties, task.judge)
 
-        first: list[Model] = []
+        first = Embedded([], [])
         if self._how.penalty == "cv":
             variant = self._variant(parts[0], pair)
             starts = [choose_penalty(parts, settings, variant, _LEARNED_PENALTIES, task.judge)]
         else:
             known = zip(parts, variants, strict=True)
-            start = [partial(start_model, part, settings, variant) for part, variant in known]
-            first = list(side_by_side(start, n_workers))
-            starts = choose(first)
+            start = [partial(start_model, part, settings, one, block) for part, one in known]
+            first = Embedded(*map(list, zip(*side_by_side(start, n_workers), strict=True)))
+            starts = choose(first.features)
             if self._is_solved(min(chain(*starts), key=attrgetter("held_out_loss")), task):
                 settings = replace(settings, max_iter=0)
         if whole is not None:
@@ -193,7 +194,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
                 whole, settings, self._variant(whole, pair), list(chain(*starts)), parts
             )
         whole = Part(task.shards, task.targets, parts[0].atoms)
-        trained = train_folds(parts, settings, variants)
+        trained = train_folds(parts, settings, variants, first.models)
         return Ensemble(whole, parts, first, starts, trained, choose, task.judge)
 
     def _search_plane(
@@ -227,19 +228,24 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         assert block is not None
         X = block.matrices
 
-        memo = Memo()  # folds begin side by side
+        n_centres = n_atoms
+        if rank is not None:
+            n_centres = min(n_atoms, self._count_atoms(task.n_seen, task.n_groups))
 
         def logarithms() -> RealArray:
-            return memo.once("logarithms", lambda: log_vectors(block.data.there))
+            return task.known.once("log vectors", lambda: log_vectors(block.data.there))
+
+        def find_centres(chosen: Indices) -> RealArray:
+            codes = None if task.codes is None else task.codes[chosen]
+            known = lambda: logarithms()[to_device_of(chosen, logarithms())]  # noqa: E731
+            return self._start(X[chosen], codes, n_centres, seed, known)
 
         def make_atoms(rows: Indices | None) -> RealArray:
             chosen = np.arange(len(X)) if rows is None else rows
-            codes = None if task.codes is None else task.codes[chosen]
-            known = lambda: logarithms()[to_device_of(chosen, logarithms())]  # noqa: E731
+            key = "centres", n_centres, chosen.tobytes()
+            centres = task.known.once(key, lambda: find_centres(chosen))
             if rank is None:
-                return self._start(X[chosen], codes, n_atoms, seed, known)
-            n_centres = min(n_atoms, self._count_atoms(task.n_seen, task.n_groups))
-            centres = self._start(X[chosen], codes, n_centres, seed, known)
+                return centres
             random = np.random.RandomState(seed)
             return initial_filters(X[chosen], centres, n_atoms, rank, random)
 

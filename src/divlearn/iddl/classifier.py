@@ -261,6 +261,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         data = training.data
         block = block_in_memory(training.engine, data.matrices, None, np.ones(len(data.codes)))
         task = labelled_task(MemoryShards(block), data, training.folds)
+        task = replace(task, known=training)  # others have computed logarithms
         self._calibrate(self._fit(task, draw_seed(self.random_state)), task, data)
         return self
 

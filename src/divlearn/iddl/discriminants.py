@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import product
 from typing import NamedTuple
 
@@ -15,7 +14,6 @@ from divlearn.heads.discriminants import RDA, NoSpreadError
 from divlearn.iddl.learning import Choice, Learned, join_scores, scaled
 from divlearn.iddl.tasks import Task
 from divlearn.iddl.training import Discriminant, count_workers
-from divlearn.threads import side_by_side
 
 
 class _Amounts(NamedTuple):
@@ -34,13 +32,10 @@ def add_discriminants(learned: Learned, task: Task) -> Learned:
     Models come rank by rank, with one of every fold. Discriminants see the features of the models
     of a fold: those of full rank, and those of all ranks side by side.
     """
-    block, codes = task.sample.whole, task.codes
-    assert block is not None
+    codes, features = task.codes, learned.features
     assert codes is not None
     numbers = np.arange(len(learned.models)).reshape(-1, len(task.folds))
     n_workers = count_workers(task.shards, task.targets)
-    embed = [partial(model.embed, block) for model in learned.models]
-    features = list(side_by_side(embed, n_workers))
     views = [numbers[:1], numbers] if len(numbers) > 1 else [numbers]
     try:
         judged = [_choose(_join(features, view), learned, task, n_workers) for view in views]

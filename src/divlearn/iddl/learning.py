@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
-from divlearn.arrays import Indices, RealArray, to_host
+from divlearn.arrays import Indices, RealArray, to_device_of, to_host
 from divlearn.fitting.checkpoint import stage, staged
 from divlearn.fitting.interrupts import interrupt, stoppable
 from divlearn.fitting.progress import tell, track
@@ -31,7 +32,6 @@ from divlearn.iddl.training import (
     Trained,
     train,
 )
-from divlearn.sharded.blocks import Block
 from divlearn.threads import side_by_side
 
 # Weaker penalties are tried until two in a row, or one by this factor, do worse than the best.
@@ -62,6 +62,13 @@ class Choice:
 Chooser = Callable[[Indices], Choice]  # from the held-out rows to choose by
 
 
+class Embedded(NamedTuple):
+    """Models of the folds, and the features of all matrices by each."""
+
+    models: list[Model]
+    features: list[RealArray]
+
+
 @dataclass(frozen=True, eq=False)
 class Learned:
     """Models that predict together, how their heads were chosen, and how they were learned."""
@@ -77,6 +84,7 @@ class Learned:
     # Held-out losses, row by row, of heads that see one divergence of the first atoms, by its pair.
     fixed: dict[Point, RealArray] = field(default_factory=dict)
     discriminants: list[Discriminant] = field(default_factory=list)  # added to the mean of models
+    features: list[RealArray] = field(default_factory=list)  # of all matrices, by models of folds
 
 
 def least(choices: Sequence[Choice], positions: Indices) -> Choice:
@@ -111,21 +119,20 @@ def loss_without_each(chooser: Chooser, parts: Sequence[Part]) -> float:
 
 
 def judge_fixed(
-    parts: Sequence[Part], first: Sequence[Model], known: Choice, judge: Judge
+    parts: Sequence[Part], first: Embedded, known: Choice, judge: Judge
 ) -> dict[Point, RealArray]:
     """Judge heads that see one divergence of the first atoms, with a loss and penalty known."""
-    points = [
-        (float(a), float(b)) for a, b in zip(first[0].alpha[0], first[0].beta[0], strict=True)
-    ]
+    one = first.models[0]
+    points = [(float(a), float(b)) for a, b in zip(one.alpha[0], one.beta[0], strict=True)]
     n_pairs = len(points)
     if n_pairs == 1:
         return {points[0]: known.shares}
-    whole, found = _designs(parts, first), {}
+    whole, found = _designs(parts, first.features), {}
     # Divergences of an atom are alike: together, their weights are near to those of one alone.
     near = [_sum_pairs(head, n_pairs) for head in known.heads]
     for pair, point in enumerate(points):
-        one = (slice(None), slice(pair, None, n_pairs))
-        designs = [(seen[one], unseen[one]) for seen, unseen in whole]
+        own = (slice(None), slice(pair, None, n_pairs))
+        designs = [(seen[own], unseen[own]) for seen, unseen in whole]
         (choice,) = _follow_penalties(parts, designs, known.loss, [known.penalty], judge, near)
         found[point] = choice.shares
     return found
@@ -140,26 +147,25 @@ def _sum_pairs(head: Head | None, n_pairs: int) -> Head | None:
 
 def choose_heads(
     parts: Sequence[Part],
-    models: Sequence[Model],
+    features: Sequence[RealArray],
     losses: Sequence[Loss],
     penalties: Sequence[float],
     judge: Judge,
 ) -> list[list[Choice]]:
-    """Try penalties for every loss on held-out data; `models` has one model per fold."""
-    designs = _designs(parts, models)
+    """Try penalties for every loss on held-out data; features are those of one model per fold."""
+    designs = _designs(parts, features)
     return [_follow_penalties(parts, designs, loss, penalties, judge) for loss in losses]
 
 
-def _designs(parts: Sequence[Part], models: Sequence[Model]) -> list[tuple[RealArray, RealArray]]:
+def _designs(
+    parts: Sequence[Part], features: Sequence[RealArray]
+) -> list[tuple[RealArray, RealArray]]:
     """Features of what every fold trains on, and of what it holds out."""
-
-    def embed(part: Part, model: Model) -> tuple[RealArray, RealArray]:
-        assert part.shards.whole is not None
-        assert part.held is not None
-        return model.embed(part.shards.whole), model.embed(part.held)
-
-    calls = [partial(embed, *known) for known in zip(parts, models, strict=True)]
-    return list(side_by_side(calls, parts[0].n_workers))
+    known = zip(parts, features, strict=True)
+    return [
+        (own[to_device_of(part.seen, own)], own[to_device_of(part.rows, own)])
+        for part, own in known
+    ]
 
 
 def _follow_penalties(
@@ -276,21 +282,23 @@ class Ensemble:
         self,
         whole: Part,
         parts: Sequence[Part],
-        first: list[Model],
+        first: Embedded,
         starts: list[list[Choice]],
         trained: Sequence[Trained],
-        choose: Callable[[Sequence[Model]], list[list[Choice]]],
+        choose: Callable[[Sequence[RealArray]], list[list[Choice]]],
         judge: Judge,
     ) -> None:
         self._whole, self._parts, self._judge = whole, parts, judge
-        self._models = first, [model for model, *_ in trained]
+        self._embedded = [first]
         self._n_iter = max(n_iter for _, n_iter, *_ in trained)
         self._stop_reasons = [message for *_, message, _ in trained]
         self._history = _join([history for *_, history in trained])
         self._starts, self._ends = starts, []
         if self._n_iter:
             with stoppable():
-                ends = choose(self._models[1])
+                last = _embed([model for model, *_ in trained], whole)
+                self._embedded.append(last)
+                ends = choose(last.features)
                 self._ends = [[replace(one, learned=True) for one in some] for some in ends]
 
     def best(self) -> Learned:
@@ -335,8 +343,8 @@ class Ensemble:
 
     def _fixed(self) -> dict[Point, RealArray]:
         """Judge each divergence alone, with the first atoms; atoms of lower rank have others."""
-        first = self._models[0]
-        if are_filters(first[0].atoms):
+        first = self._embedded[0]
+        if are_filters(first.models[0].atoms):
             return {}
         everything = np.arange(sum(len(part.rows) for part in self._parts))
         known = least(list(chain(*self._starts)), everything)
@@ -350,13 +358,22 @@ class Ensemble:
         loss = loss_without_each(chooser, self._parts)
 
         def refit(one: Choice) -> list[Model]:
-            return _refit(self._whole, self._models[one.learned], one)
+            return _refit(self._whole, self._embedded[one.learned], one)
 
         n_iter = self._n_iter if choice.learned else 0
         message = f"held-out loss {loss:.4g} after {n_iter} iterations"
         starts = refit(choice.joined) if choice.joined else []
-        reasons, history = self._stop_reasons, self._history
-        return Learned(choice, without, refit(choice), starts, n_iter, message, reasons, history)
+        return Learned(
+            choice,
+            without,
+            refit(choice),
+            starts,
+            n_iter,
+            message,
+            self._stop_reasons,
+            self._history,
+            features=self._embedded[choice.learned].features,
+        )
 
 
 def join_scores(
@@ -412,6 +429,7 @@ def join_ranks(ranks: Sequence[Learned], task: Task) -> Learned:
         choice=choice,
         without=without,
         models=models,
+        features=[own for one in ranks for own in one.features],
         starts=starts,
         message=f"{ranks[0].message}; {said}",
         stop_reasons=[reason for one in ranks for reason in one.stop_reasons],
@@ -433,11 +451,14 @@ def say_reasons(reasons: Sequence[str]) -> str:
 
 
 def train_folds(
-    parts: Sequence[Part], settings: Settings, variants: Sequence[Variant]
+    parts: Sequence[Part],
+    settings: Settings,
+    variants: Sequence[Variant],
+    first: Sequence[Model],
 ) -> list[Trained]:
     """Train one model per fold."""
-    known = zip(parts, variants, strict=True)
-    calls = [partial(train, part, settings, variant) for part, variant in known]
+    known = zip(parts, variants, first, strict=True)
+    calls = [partial(train, part, settings, variant, start) for part, variant, start in known]
     runs: dict[int, Trained] = {}
 
     def run(number: int, model: Callable[[], Trained]) -> None:
@@ -452,26 +473,28 @@ def train_folds(
     return [runs[number] if number in runs else one() for number, one in enumerate(calls)]
 
 
-def _refit(whole: Part, models: Sequence[Model], choice: Choice) -> list[Model]:
+def _refit(whole: Part, embedded: Embedded, choice: Choice) -> list[Model]:
     """Solve for heads again on everything; after Ctrl-C the others keep those of their folds."""
-    known = zip(models, choice.heads, strict=True)
+    known = zip(embedded.models, choice.heads, strict=True)
     refitted = [replace(model, head=head) for model, head in known if head is not None]
     loss = choice.loss.with_tolerance(_JUDGED)
 
-    def refit(model: Model) -> Model:
-        features = whole.shards.hold(_embed_rows, model)
-        samples = Samples(whole.shards, whole.targets, features, loss.bias)
+    def refit(model: Model, features: RealArray) -> Model:
+        samples = Samples(whole.shards, whole.targets, [features], loss.bias)
         return replace(model, head=solve_head(loss, samples, choice.penalty, model.head)[0])
 
-    calls = [partial(refit, model) for model in refitted]
+    calls = [partial(refit, *one) for one in zip(refitted, embedded.features, strict=True)]
     with stoppable():
         for number, model in enumerate(side_by_side(calls, whole.n_workers)):
             refitted[number] = model
     return refitted
 
 
-def _embed_rows(block: Block, model: Model) -> RealArray:
-    return model.embed(block)
+def _embed(models: list[Model], whole: Part) -> Embedded:
+    block = whole.shards.whole
+    assert block is not None
+    calls = [partial(model.embed, block) for model in models]
+    return Embedded(models, list(side_by_side(calls, whole.n_workers)))
 
 
 def _join(histories: Sequence[History]) -> History:

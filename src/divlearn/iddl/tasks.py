@@ -1,7 +1,7 @@
 """What a fit is after: classes to tell apart, or numbers to predict, wherever the matrices are."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +15,7 @@ from divlearn.engines.cpu import cpu_engine
 from divlearn.engines.dask import as_dask
 from divlearn.fitting.calibration import fit_temperature
 from divlearn.fitting.folds import Folds, Splitter, make_folds
+from divlearn.fitting.held_out import Memo
 from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.regression import Numbered
 from divlearn.fitting.targets import (
@@ -48,6 +49,7 @@ class Task:
     judge: Judge
     losses: tuple[str, ...]  # names that "auto" chooses from
     n_seen: int  # matrices with a weight
+    known: Memo = field(default_factory=Memo)  # what models of all ranks share
 
     @property
     def n_groups(self) -> int:
@@ -61,15 +63,17 @@ class Task:
         weights = self.weights[rows] / self.weights[rows].sum()
         return 1 / fit_temperature(scores, self.codes[rows], weights)[0]
 
-    def part(
-        self, train: Indices, held: Indices, make_atoms: Callable[[Indices], RealArray]
-    ) -> Part:
+    def part(self, number: int, make_atoms: Callable[[Indices], RealArray]) -> Part:
         """Return what a model of a fold is trained on, with the atoms it starts from."""
+        train, held = self.folds[number]
         block = self.sample.whole
         assert block is not None
-        shards = MemoryShards(block.only(train))
+        seen, unseen = self.known.once(
+            ("fold", number), lambda: (block.only(train), block.only(held))
+        )
+        shards = MemoryShards(seen)
         targets = _targets_here(shards, self.wanted[train], self.weights[train])
-        return Part(shards, targets, make_atoms(train), block.only(held), held)
+        return Part(shards, targets, make_atoms(train), unseen, train, held)
 
 
 def _targets_here(shards: Shards, wanted: RealArray, weights: RealArray) -> Parts:

@@ -68,6 +68,10 @@ class Settings:
     seed: int  # of minibatches
 
 
+def _no_rows() -> Indices:
+    return np.zeros(0, dtype=np.intp)
+
+
 @dataclass(frozen=True, eq=False)
 class Part:
     """What a model is trained on, the atoms it starts with, and what is held out meanwhile."""
@@ -76,7 +80,8 @@ class Part:
     targets: Parts
     atoms: RealArray
     held: Block | None = None
-    rows: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))  # of it in the sample
+    seen: Indices = field(default_factory=_no_rows)  # rows of the shards in the sample
+    rows: Indices = field(default_factory=_no_rows)  # rows of what is held out
 
     @property
     def n_workers(self) -> int:
@@ -176,13 +181,18 @@ def _embed_all(block: Block, models: Sequence[Model]) -> list[RealArray]:
 Trained = tuple[Model, int, str, History]  # with the number of iterations, and why they ended
 
 
-def start_model(part: Part, settings: Settings, variant: Variant) -> Model:
-    """Make a model of the first atoms and divergences, without a head."""
+def start_model(
+    part: Part, settings: Settings, variant: Variant, sample: Block
+) -> tuple[Model, RealArray]:
+    """Make a model of the first atoms and divergences, without a head; and features of a sample."""
     alpha, beta = variant.expand(variant.start)
-    V, feature_map = _start_features(part, settings, variant)
-    units = feature_map.units(part.shards, part.targets, V)
-    none = np.zeros((0, V[0].shape[1])), np.zeros(0)
-    return _model(part.atoms, alpha, beta, feature_map, units, none)
+    V = encode_rows(sample, part.atoms, alpha, beta)
+    seen = [V[to_device_of(part.seen, V)]]
+    feature_map = _start_map(part, settings, seen)
+    units = feature_map.units(part.shards, part.targets, seen)
+    none = np.zeros((0, V.shape[1])), np.zeros(0)
+    model = _model(part.atoms, alpha, beta, feature_map, units, none)
+    return model, feature_map.compute(V, units)
 
 
 def _model(
@@ -197,14 +207,19 @@ def _model(
     return Model(to_host(atoms), alpha, beta, offset, units_on_host(units), head, atoms.shape[2])
 
 
-def _start_features(part: Part, settings: Settings, variant: Variant) -> tuple[Parts, FeatureMap]:
-    V = part.shards.hold(encode_rows, part.atoms, *variant.expand(variant.start))
+def _start_map(part: Part, settings: Settings, V: Parts) -> FeatureMap:
     sized = len(part.atoms) if are_filters(part.atoms) else 0
-    return V, FeatureMap.start(part.shards, part.targets, V, plain=settings.loss.plain, sized=sized)
+    return FeatureMap.start(part.shards, part.targets, V, plain=settings.loss.plain, sized=sized)
 
 
-def train(part: Part, settings: Settings, variant: Variant) -> Trained:
-    feature_map = _start_features(part, settings, variant)[1]  # the solver needs the other's room
+def train(part: Part, settings: Settings, variant: Variant, first: Model | None = None) -> Trained:
+    """Learn atoms and divergences, from those of a first model where there is one."""
+    if first is None:
+        V = part.shards.hold(encode_rows, part.atoms, *variant.expand(variant.start))
+        feature_map = _start_map(part, settings, V)
+        del V  # the solver needs its room
+    else:
+        feature_map = FeatureMap(first.offset)
     objective = Objective(
         part.shards,
         part.targets,
