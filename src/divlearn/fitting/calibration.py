@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import log_softmax
 
 from divlearn.arrays import Indices, RealArray
 
@@ -42,7 +41,13 @@ class Calibration(NamedTuple):
 
     def soften(self, scores: RealArray) -> RealArray:
         """Logarithms of probabilities, from scores of the form that was chosen."""
-        return log_softmax(scores / self.temperature, axis=1)
+        return log_softmax(scores / self.temperature)
+
+
+def log_softmax(scores: RealArray) -> RealArray:
+    """Logarithms of softmax, by rows; SciPy's takes ten times as long for few rows."""
+    gaps = scores - scores.max(axis=1, keepdims=True)
+    return gaps - np.log(np.exp(gaps).sum(axis=1, keepdims=True))
 
 
 def calibrate_by(

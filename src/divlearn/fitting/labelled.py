@@ -271,10 +271,10 @@ def check_new(
     estimator: BaseEstimator, X: ArrayLike | Prepared, *, dtype: Any = np.float64
 ) -> RealArray:
     """Check matrices to predict, unless they were; the estimator is fitted, and to this size."""
-    check_is_fitted(estimator)
     if isinstance(X, Prepared):
         matrices = X.matrices
     else:
+        check_is_fitted(estimator)
         given = real_new(estimator, X)
         matrices = check_spd(given, regularize=estimator.shrinkage_, ndim=3, dtype=dtype)
     check_size(estimator, matrices.shape[-1])

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_softmax
 from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import Indices, Labels, RealArray
@@ -13,7 +12,7 @@ from divlearn.checks import ClassWeight, check_finite
 from divlearn.engines import Engine, get_engine
 from divlearn.engines.cpu import cpu_engine
 from divlearn.engines.dask import as_dask
-from divlearn.fitting.calibration import fit_temperature
+from divlearn.fitting.calibration import fit_temperature, log_softmax
 from divlearn.fitting.folds import Folds, Splitter, make_folds
 from divlearn.fitting.held_out import Memo
 from divlearn.fitting.labelled import Labelled
@@ -138,7 +137,7 @@ def labelled_task(shards: Shards, data: Labelled, folds: Folds) -> Task:
     def judge(scores: RealArray, rows: Indices) -> RealArray:
         shares, own = weights[rows] / weights[rows].sum(), codes[rows]
         temperature, _ = fit_temperature(scores, own, shares)
-        logarithms = log_softmax(scores / temperature, axis=1)
+        logarithms = log_softmax(scores / temperature)
         return _judged(-shares * logarithms[np.arange(len(rows)), own])
 
     wanted = np.eye(len(data.classes))[codes]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import product
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from scipy.linalg import eigh
 from sklearn.cluster import KMeans
 
 from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
+from divlearn.engines import Prepared
 from divlearn.fitting.interrupts import is_interrupted
 from divlearn.heads.discriminants import Quadratic
 from divlearn.heads.heads import scores_of, solve_heads
@@ -162,20 +164,57 @@ def _embed_all(block: Block, models: Sequence[Model]) -> list[RealArray]:
         return [model.embed(block) for model in models]
     # A call of an engine takes longer than few matrices: models of a rank share one.
     features: dict[int, RealArray] = {}
+    for stack in _stacks(tuple(models)):
+        found = np.split(stack.embed(block), stack.ends, axis=1)
+        features.update(zip(stack.numbers, found, strict=True))
+    return [features[number] for number in range(len(models))]
+
+
+@dataclass(frozen=True, eq=False)
+class _Stack:
+    """Models of one rank side by side, for features of few matrices."""
+
+    numbers: list[int]  # of the models
+    ends: Indices  # of their features, but the last
+    together: Model  # without a head
+    atoms: Prepared
+
+    def embed(self, block: Block) -> RealArray:
+        model, engine = self.together, block.engine
+        alike = (model.alpha == model.alpha[0]).all() and (model.beta == model.beta[0]).all()
+        if are_filters(model.atoms) or not alike or on_device(block.data.there):
+            return model.embed(block)
+        # D^(a,b)(X || B) = D^(b,a)(B || X): engines are at their best on much data and few atoms,
+        # and prepare data once.
+        data = self.atoms.once(engine.name, lambda: engine.keep(self.atoms))
+        pairs = np.broadcast_to(
+            np.stack([model.beta[0], model.alpha[0]])[:, None],
+            (2, len(block), model.alpha.shape[1]),
+        )
+        V = engine.encode(data, block.data, *pairs).transpose(1, 0, 2).reshape(len(block), -1)
+        return FeatureMap(model.offset).compute(V, model.units)
+
+
+@lru_cache(maxsize=4)  # of estimators that predict in turn
+def _stacks(models: tuple[Model, ...]) -> list[_Stack]:
+    stacks = []
     for rank in dict.fromkeys(model.atoms.shape[2] for model in models):
-        alike = [number for number, one in enumerate(models) if one.atoms.shape[2] == rank]
+        numbers = [number for number, one in enumerate(models) if one.atoms.shape[2] == rank]
+        alike = [models[number] for number in numbers]
         atoms, alpha, beta = (
-            np.concatenate([getattr(models[number], name) for number in alike])
+            np.concatenate([getattr(one, name) for one in alike])
             for name in ("atoms", "alpha", "beta")
         )
-        V = encode_rows(block, atoms, alpha, beta)
-        start = 0
-        for number in alike:
-            one = models[number]
-            end = start + V.shape[1] * len(one.atoms) // len(atoms)
-            features[number] = FeatureMap(one.offset).compute(V[:, start:end], one.units)
-            start = end
-    return [features[number] for number in range(len(models))]
+        offset, units = None, None
+        known = [(one.offset, *one.units) for one in alike if one.units is not None]
+        if known:
+            offset, *both = map(np.concatenate, zip(*known, strict=True))
+            units = both[0], both[1]
+        ends = np.cumsum([one.head[0].shape[1] for one in alike])[:-1]
+        none = np.zeros((0, 0)), np.zeros(0)
+        together = Model(atoms, alpha, beta, offset, units, none)
+        stacks.append(_Stack(numbers, ends, together, Prepared.checked(atoms)))
+    return stacks
 
 
 Trained = tuple[Model, int, str, History]  # with the number of iterations, and why they ended

@@ -7,6 +7,7 @@ sharpness A, the nearer is the loss of a class to a count of its lost decisions.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import product
 from numbers import Real
 
@@ -59,16 +60,21 @@ def decide_pairs(machine: SVC, kernel: RealArray) -> RealArray:
     """
     if len(machine.classes_) == 2:
         return np.asarray(kernel @ machine.dual_coef_[0] + machine.intercept_)
-    n_classes, ends = len(machine.classes_), np.cumsum(machine.n_support_)[:-1]
-    # Places of every class against the others, among pairs in the order of `numpy.triu_indices`.
-    first, second = np.triu_indices(n_classes, 1)
-    places = np.empty((n_classes, n_classes - 1), dtype=np.intp)
-    places[first, second - 1] = places[second, first] = np.arange(len(first))
+    places, ends = _places(len(machine.classes_)), np.cumsum(machine.n_support_)[:-1]
     decisions = np.repeat(machine.intercept_[:, None], len(kernel), axis=1)
     blocks = zip(np.split(kernel, ends, 1), np.split(machine.dual_coef_, ends, 1), strict=True)
     for against, (some, coefficients) in zip(places, blocks, strict=True):
         decisions[against] += coefficients @ some.T
     return decisions.T
+
+
+@lru_cache(maxsize=1)
+def _places(n_classes: int) -> Indices:
+    """Places of every class against the others, among pairs as `numpy.triu_indices` has them."""
+    first, second = np.triu_indices(n_classes, 1)
+    places = np.empty((n_classes, n_classes - 1), dtype=np.intp)
+    places[first, second - 1] = places[second, first] = np.arange(len(first))
+    return places
 
 
 def couple(decisions: RealArray, sharpness: float) -> RealArray:

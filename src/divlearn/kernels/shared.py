@@ -47,7 +47,7 @@ def shared_table(
     if isinstance(divergence, ABDivergence):
         point = tables.symmetric_point(divergence.alpha, divergence.beta)
         known = shared_tables(training, together if point in together else [point], columns)
-        return divergence.scale * known[point]
+        return known[point] if divergence.scale == 1 else divergence.scale * known[point]
     matrices = training.data.matrices
     whole = columns is None or len(columns) == len(matrices)
     landmarks = None if whole else matrices[columns]

@@ -13,7 +13,7 @@ from divlearn.fitting.progress import track
 
 Point = tuple[float, float]
 
-_BLOCKS = 8  # of a square table; only those on and below the diagonal are computed
+_BLOCKS = 16  # of a square table; only those on and below the diagonal are computed
 _ROWS = 1024  # of a block of another table
 _SMALL = 64  # matrices that are not worth more than one block
 

@@ -220,10 +220,10 @@ def open_training(estimator: Any, X: Data, *more: Data, **options: Any) -> Shard
 
 def open_new(estimator: Any, X: Data, sample_weight: Data = None, **options: Any) -> Shards:
     """Open new data for a fitted estimator, and check the size of its matrices."""
-    check_is_fitted(estimator)
-    options |= {"engine": engine_of(estimator), "regularize": estimator.shrinkage_}
     if not isinstance(X, Prepared):
+        check_is_fitted(estimator)
         X = real_new(estimator, X)
+    options |= {"engine": engine_of(estimator), "regularize": estimator.shrinkage_}
     shards = open_data(X, None, sample_weight, **options)
     check_size(estimator, shards.d)
     return shards
