@@ -213,7 +213,7 @@ def test_groups_are_routed(copies):
 
 
 def test_folds_that_are_given_need_no_groups():
-    """We count groups, of which PredefinedSplit would warn; KFold may part them, and still warns."""
+    """Groups are counted, but not passed to PredefinedSplit; KFold may part them, and warns."""
     groups, fold = np.arange(8) // 2, np.arange(8) % 2
     found = make_folds(PredefinedSplit(fold), 8, groups=groups)
     np.testing.assert_array_equal([held for _, held in found], [[0, 2, 4, 6], [1, 3, 5, 7]])
