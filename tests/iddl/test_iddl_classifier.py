@@ -104,6 +104,8 @@ def test_fixed_dictionary_and_fixed_parameters(data):
     ).fit(X, y)
     np.testing.assert_allclose(parameters.atoms_, start.atoms_, rtol=1e-12)
     assert not np.allclose(parameters.alpha_, [1, 0, 1])
+    with pytest.raises(ValueError, match=r"needs pairs to learn, and divergence='line' has none"):
+        IDDLClassifier(recipe=Recipe(learn="divergences")).fit(X, y)
     atoms = IDDLClassifier(recipe=Recipe(learn="atoms"), **options).fit(X, y)
     np.testing.assert_array_equal(atoms.alpha_, start.alpha_)
     assert not np.allclose(atoms.atoms_, start.atoms_)

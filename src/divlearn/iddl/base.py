@@ -300,6 +300,11 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
                     f"rank={self.rank} needs solver='joint', not {self._how.solver!r}; set "
                     'rank="full", or the other solver'
                 )
+        if "atoms" not in self._how.moved and not make_variant(self.divergence, 1).learned:
+            raise ValueError(
+                f"learn='divergences' needs pairs to learn, and divergence={self.divergence!r} has "
+                'none; set divergence="learn", or learn="atoms"'
+            )
         if self._how.penalty == "cv" and self.cv is not None:
             raise ValueError(
                 f'cv={self.cv!r} must be None with penalty="cv", which chooses for a single model; '
