@@ -3,6 +3,7 @@
 
 #include "encode.hpp"
 #include "filters.hpp"
+#include "machines.hpp"
 #include "prepare.hpp"
 #include "pullback.hpp"
 #include "regions.hpp"
@@ -15,7 +16,8 @@ namespace DIVLEARN_ISA {
 #define DIVLEARN_STRING(x) DIVLEARN_STRING_(x)
 static const divlearn::Kernels TABLE = {DIVLEARN_STRING(DIVLEARN_ISA), W, factor, spectra, encode,
                                         pullback, pullback_logdet, logarithms, encode_filters, pullback_filters,
-                                        box_grams, softmax_sums, softmax_step<float>, softmax_step<double>};
+                                        box_grams, softmax_sums, softmax_step<float>, softmax_step<double>,
+                                        solve_pairs};
 
 }  // namespace DIVLEARN_ISA
 

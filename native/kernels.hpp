@@ -106,6 +106,17 @@ struct SoftmaxHead {
   int most_products;
 };
 
+// Support vector machines for all pairs of classes; samples come class by class.
+struct PairProblems {
+  int64_t samples;
+  int classes;
+  const float* kernel;     // (samples, samples)
+  const double* diagonal;  // (samples): of the kernel, in all digits
+  const double* most;      // (samples): upper bounds of the coefficients
+  const int64_t* starts;   // (classes + 1): where classes begin, and the last ends
+  double tolerance;
+};
+
 struct Kernels {
   const char* name;
   int lanes;
@@ -138,6 +149,9 @@ struct Kernels {
                               const double* gradient, double* step);
   void (*softmax_step_double)(const SoftmaxHead&, const double* design, int threads,
                               bool (*interrupted)(), const double* gradient, double* step);
+  // Signed coefficients, (classes - 1, samples), and offsets, of pairs as in scikit-learn's SVC.
+  void (*solve_pairs)(const PairProblems&, bool (*interrupted)(), double* coefficients,
+                      double* offsets);
 };
 
 const Kernels* kernels_baseline();

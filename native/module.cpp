@@ -372,6 +372,28 @@ void softmax_step(const std::string& isa, nb::ndarray<const T, nb::c_contig, nb:
   if (PyErr_Occurred()) throw nb::python_error();
 }
 
+void solve_pairs(const std::string& isa, nb::ndarray<const float, nb::c_contig, nb::device::cpu> kernel,
+                 ConstArray diagonal, ConstArray most, Indices starts, double tolerance,
+                 Array coefficients, Array offsets) {
+  const Kernels& kernels = find(isa);
+  const size_t n = diagonal.size();
+  require(starts.size() > 2, "two classes are needed");
+  const size_t classes = starts.size() - 1;
+  require(starts.data()[0] == 0 && starts.data()[classes] == (int64_t)n, "classes are not all samples");
+  for (size_t k = 0; k < classes; ++k)
+    require(starts.data()[k] < starts.data()[k + 1], "a class has no sample");
+  const divlearn::PairProblems problems = {
+      (int64_t)n, (int)classes, checked(kernel, n * n, "wrong size of kernel"), diagonal.data(),
+      checked(most, n, "wrong size of bounds"), starts.data(), tolerance};
+  double* target = checked(coefficients, (classes - 1) * n, "wrong size of coefficients");
+  double* levels = checked(offsets, classes * (classes - 1) / 2, "wrong size of offsets");
+  {
+    nb::gil_scoped_release release;
+    kernels.solve_pairs(problems, interrupted, target, levels);
+  }
+  if (PyErr_Occurred()) throw nb::python_error();
+}
+
 }  // namespace
 
 NB_MODULE(_native, module) {
@@ -398,4 +420,5 @@ NB_MODULE(_native, module) {
   module.def("softmax_sums", &softmax_sums);
   module.def("softmax_step", &softmax_step<float>);
   module.def("softmax_step", &softmax_step<double>);
+  module.def("solve_pairs", &solve_pairs);
 }

@@ -51,7 +51,7 @@ def log_vectors(matrices: RealArray | Prepared, whitener: RealArray | None = Non
 def squared_distances(vectors: RealArray, others: RealArray) -> RealArray:
     """Squared Euclidean distances, shape (n_vectors, n_others), wherever the vectors are."""
     # Unlike scikit-learn's, without checks, which take longer than one vector.
-    table = -2 * (vectors @ others.T)
+    table = (-2 * vectors) @ others.T
     table += (vectors * vectors).sum(axis=1)[:, None]
     table += (others * others).sum(axis=1)
     return np.maximum(table, 0, out=table)

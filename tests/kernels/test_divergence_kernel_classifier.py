@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import wishart
-from scipy.spatial.distance import cdist
 from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import (
     LeaveOneGroupOut,
@@ -17,7 +16,7 @@ from sklearn.svm import SVC
 
 from divlearn.fitting.calibration import calibrate
 from divlearn.kernels import POINTS, DivergenceKernel, DivergenceKernelClassifier
-from divlearn.kernels.classifier import COUPLED, SHARPNESSES, couple, decide_pairs, fit_svc
+from divlearn.kernels.classifier import COUPLED, SHARPNESSES, couple
 
 SMALL = {"alphas": [0.5], "betas": [0.5], "scales": [0.5, 2], "C": [1, 10]}
 
@@ -119,19 +118,6 @@ def test_progress(capsys):
 
 
 # --- predictions
-
-
-@pytest.mark.parametrize("n_classes", [2, 3, 5])
-def test_products_decide_as_the_machine_does(n_classes):
-    rng = np.random.default_rng(0)
-    codes = np.arange(60) % n_classes
-    vectors = rng.standard_normal((60, 4)) + 2 * rng.standard_normal((n_classes, 4))[codes]
-    kernel = np.exp(-0.05 * cdist(vectors, vectors, "sqeuclidean"))
-    weights = np.linspace(0.1, 1, 60)
-    machine = fit_svc(kernel, 3.0, codes, weights)
-    assert len(machine.support_) < len(kernel)
-    found = decide_pairs(machine, kernel[:, machine.support_])
-    np.testing.assert_allclose(found, machine.decision_function(kernel), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -37,7 +37,7 @@ def softmax_sums(
     shares : ndarray, shape (n_samples, n_outputs)
         Probabilities.
     """
-    native = _kernels()
+    native = kernels()
     shares, gradient, totals = np.empty(targets.shape), np.empty(head.T.shape), np.empty(2)
     native.softmax_sums(
         native.instruction_sets()[0],
@@ -86,7 +86,7 @@ def newton_step(
     -------
     ndarray, shape (n_outputs, n_columns)
     """
-    native = _kernels()
+    native = kernels()
     step = np.empty(gradient.T.shape)
     native.softmax_step(
         native.instruction_sets()[0],
@@ -102,10 +102,11 @@ def newton_step(
 
 
 def _count_threads(work: int) -> int:
-    return available_threads(_kernels().max_threads) if work >= _MUCH else 1
+    return available_threads(kernels().max_threads) if work >= _MUCH else 1
 
 
-def _kernels() -> Any:
+def kernels() -> Any:
+    """Import the compiled module."""
     from divlearn.engines import _native  # type: ignore[attr-defined]
 
     return _native

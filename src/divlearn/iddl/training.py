@@ -165,8 +165,8 @@ def _embed_all(block: Block, models: Sequence[Model]) -> list[RealArray]:
     # A call of an engine takes longer than few matrices: models of a rank share one.
     features: dict[int, RealArray] = {}
     for stack in _stacks(tuple(models)):
-        found = np.split(stack.embed(block), stack.ends, axis=1)
-        features.update(zip(stack.numbers, found, strict=True))
+        found = stack.embed(block)
+        features |= {number: found[:, columns] for number, columns in stack.columns.items()}
     return [features[number] for number in range(len(models))]
 
 
@@ -174,46 +174,42 @@ def _embed_all(block: Block, models: Sequence[Model]) -> list[RealArray]:
 class _Stack:
     """Models of one rank side by side, for features of few matrices."""
 
-    numbers: list[int]  # of the models
-    ends: Indices  # of their features, but the last
     together: Model  # without a head
+    columns: dict[int, slice]  # of the features, by the number of a model
     atoms: Prepared
 
     def embed(self, block: Block) -> RealArray:
         model, engine = self.together, block.engine
-        alike = (model.alpha == model.alpha[0]).all() and (model.beta == model.beta[0]).all()
+        pairs = np.stack([model.beta, model.alpha])
+        alike = (pairs == pairs[:, :1]).all()
         if are_filters(model.atoms) or not alike or on_device(block.data.there):
             return model.embed(block)
         # D^(a,b)(X || B) = D^(b,a)(B || X): engines are at their best on much data and few atoms,
         # and prepare data once.
         data = self.atoms.once(engine.name, lambda: engine.keep(self.atoms))
-        pairs = np.broadcast_to(
-            np.stack([model.beta[0], model.alpha[0]])[:, None],
-            (2, len(block), model.alpha.shape[1]),
-        )
-        V = engine.encode(data, block.data, *pairs).transpose(1, 0, 2).reshape(len(block), -1)
-        return FeatureMap(model.offset).compute(V, model.units)
+        swapped = np.repeat(pairs[:, :1], len(block), axis=1)
+        V = np.moveaxis(engine.encode(data, block.data, *swapped), 1, 0)
+        return FeatureMap(model.offset).compute(V.reshape(len(block), -1), model.units)
 
 
 @lru_cache(maxsize=4)  # of estimators that predict in turn
 def _stacks(models: tuple[Model, ...]) -> list[_Stack]:
     stacks = []
     for rank in dict.fromkeys(model.atoms.shape[2] for model in models):
-        numbers = [number for number, one in enumerate(models) if one.atoms.shape[2] == rank]
-        alike = [models[number] for number in numbers]
+        alike = {number: one for number, one in enumerate(models) if one.atoms.shape[2] == rank}
         atoms, alpha, beta = (
-            np.concatenate([getattr(one, name) for one in alike])
+            np.concatenate([getattr(one, name) for one in alike.values()])
             for name in ("atoms", "alpha", "beta")
         )
         offset, units = None, None
-        known = [(one.offset, *one.units) for one in alike if one.units is not None]
+        known = [(one.offset, *one.units) for one in alike.values() if one.units is not None]
         if known:
             offset, *both = map(np.concatenate, zip(*known, strict=True))
             units = both[0], both[1]
-        ends = np.cumsum([one.head[0].shape[1] for one in alike])[:-1]
-        none = np.zeros((0, 0)), np.zeros(0)
-        together = Model(atoms, alpha, beta, offset, units, none)
-        stacks.append(_Stack(numbers, ends, together, Prepared.checked(atoms)))
+        together = Model(atoms, alpha, beta, offset, units, (np.zeros((0, 0)), np.zeros(0)))
+        ends = np.cumsum([0, *(one.head[0].shape[1] for one in alike.values())]).tolist()
+        columns = dict(zip(alike, map(slice, ends, ends[1:]), strict=True))
+        stacks.append(_Stack(together, columns, Prepared.checked(atoms)))
     return stacks
 
 

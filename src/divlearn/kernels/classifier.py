@@ -7,13 +7,12 @@ sharpness A, the nearer is the loss of a class to a count of its lost decisions.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import product
 from numbers import Real
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn import config_context
 from sklearn.svm import SVC
 
 from divlearn.arrays import Indices, RealArray, as_axis, to_host
@@ -28,8 +27,9 @@ from divlearn.fitting.training import Chosen, Grid, HeldOutClassifier, Training
 from divlearn.kernels import tables
 from divlearn.kernels.kernel import DivergenceKernel
 from divlearn.kernels.landmarks import LeastSquares, by_class, indicate
+from divlearn.kernels.machines import PairMachine, decide_pairs, fit_pairs, fit_svc
 from divlearn.kernels.shared import are_many, on_landmarks, shared_columns, shared_tables
-from divlearn.kernels.tables import Point, decay
+from divlearn.kernels.tables import Point, cut, decay
 
 # Tried by default: AIRM, Stein, the paper's "Burg" and what lies between and beyond; Jeffreys.
 POINTS: tuple[Point, ...] = (
@@ -44,37 +44,7 @@ SHARPNESSES = (3.0, 10.0, 30.0)  # below 3 a lost decision costs too little, and
 _MARGIN = 0.2  # the loss, in units of decisions, at which scores begin to fall slowly
 
 Candidate = tuple[tuple[str, float], ...]  # names of parameters, and values
-
-
-def fit_svc(kernel: RealArray, C: float, codes: Indices, weights: RealArray) -> SVC:
-    """Fit a machine to a table of kernels; it decides between pairs of classes."""
-    machine = SVC(C=C, kernel="precomputed", decision_function_shape="ovo")
-    with config_context(assume_finite=True, skip_parameter_validation=True):
-        return machine.fit(kernel, codes, sample_weight=weights)
-
-
-def decide_pairs(machine: SVC, kernel: RealArray) -> RealArray:
-    """Decide by the kernels with the support vectors, as `SVC.decision_function` does by all.
-
-    A matrix product for each class takes a small part of the time of libsvm's loops.
-    """
-    if len(machine.classes_) == 2:
-        return np.asarray(kernel @ machine.dual_coef_[0] + machine.intercept_)
-    places, ends = _places(len(machine.classes_)), np.cumsum(machine.n_support_)[:-1]
-    decisions = np.repeat(machine.intercept_[:, None], len(kernel), axis=1)
-    blocks = zip(np.split(kernel, ends, 1), np.split(machine.dual_coef_, ends, 1), strict=True)
-    for against, (some, coefficients) in zip(places, blocks, strict=True):
-        decisions[against] += coefficients @ some.T
-    return decisions.T
-
-
-@lru_cache(maxsize=1)
-def _places(n_classes: int) -> Indices:
-    """Places of every class against the others, among pairs as `numpy.triu_indices` has them."""
-    first, second = np.triu_indices(n_classes, 1)
-    places = np.empty((n_classes, n_classes - 1), dtype=np.intp)
-    places[first, second - 1] = places[second, first] = np.arange(len(first))
-    return places
+Machine: TypeAlias = SVC | PairMachine | LeastSquares
 
 
 def couple(decisions: RealArray, sharpness: float) -> RealArray:
@@ -273,26 +243,27 @@ class DivergenceKernelClassifier(MachineClassifier):
 
     def _learner(
         self, training: Training, number: int
-    ) -> Callable[[Candidate], tuple[SVC | LeastSquares, Candidate]]:
+    ) -> Callable[[Candidate], tuple[Machine, Candidate]]:
         if are_many(training):
             return self._on_landmarks(training, number)
         rows, data = _learned_rows(training, number), training.data
 
-        def learn(candidate: Candidate) -> tuple[SVC, Candidate]:
+        def learn(candidate: Candidate) -> tuple[Machine, Candidate]:
             table, chosen = self._table(training, candidate), dict(candidate)
-            inner = table if number == training.whole else table[np.ix_(rows, rows)]
+            inner = table if number == training.whole else cut(table, rows, rows)
             kernel = decay(inner, chosen["scale"])
-            return fit_svc(kernel, chosen["C"], data.codes[rows], data.weights[rows]), candidate
+            fit = fit_svc if number == training.whole else fit_pairs
+            return fit(kernel, chosen["C"], data.codes[rows], data.weights[rows]), candidate
 
         return learn
 
     def _on_landmarks(
         self, training: Training, number: int
-    ) -> Callable[[Candidate], tuple[SVC | LeastSquares, Candidate]]:
+    ) -> Callable[[Candidate], tuple[Machine, Candidate]]:
         targets, squares = indicate(training.data.codes), Memo()
         part = training, number, shared_columns(training)
 
-        def learn(candidate: Candidate) -> tuple[SVC | LeastSquares, Candidate]:
+        def learn(candidate: Candidate) -> tuple[Machine, Candidate]:
             point, chosen = candidate[:2], dict(candidate)
             table = self._table(training, candidate)
             prepare = lambda: on_landmarks(*part, table, targets, point)  # noqa: E731
@@ -302,14 +273,14 @@ class DivergenceKernelClassifier(MachineClassifier):
         return learn
 
     def _decide(
-        self, model: tuple[SVC | LeastSquares, Candidate], training: Training, number: int
+        self, model: tuple[Machine, Candidate], training: Training, number: int
     ) -> RealArray:
         (machine, candidate), (_, held) = model, training.parts[number]
         table, scale = self._table(training, candidate), dict(candidate)["scale"]
         if isinstance(machine, LeastSquares):
             return machine.decide(decay(table[held], scale))
         support = _learned_rows(training, number)[machine.support_]
-        return decide_pairs(machine, decay(table[np.ix_(held, support)], scale))
+        return decide_pairs(machine, decay(cut(table, held, support), scale))
 
     def _decide_new(self, new: Prepared) -> RealArray:
         kernel = self.kernel_.transform_checked(new.matrices)

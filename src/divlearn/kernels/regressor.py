@@ -7,7 +7,6 @@ from functools import lru_cache
 from itertools import product
 from typing import Annotated
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray, to_host
@@ -26,7 +25,7 @@ from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
 from divlearn.kernels.classifier import POINTS, check_positive
 from divlearn.kernels.ridge import PENALTIES, KernelModel, KernelRidge
 from divlearn.kernels.shared import are_many, on_landmarks, shared_columns, shared_table
-from divlearn.kernels.tables import decay, find_copies, median_scale, symmetric_table
+from divlearn.kernels.tables import cut, decay, find_copies, median_scale, symmetric_table
 from divlearn.tolerances import LEARNING_ACCURACY
 
 Candidate = tuple[Divergence, float, float]  # a scale and a penalty
@@ -142,7 +141,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
 
         @lru_cache(maxsize=1)  # candidates that differ in their penalty follow each other
         def decompose(divergence: Divergence, scale: float) -> KernelRidge:
-            table = _table(training, divergence)[np.ix_(rows, rows)]
+            table = cut(_table(training, divergence), rows, rows)
             return KernelRidge(decay(table, scale), data.numbers[rows], data.weights[rows])
 
         return lambda candidate: (decompose(*candidate[:2]).learn(candidate[2]), candidate)
@@ -171,7 +170,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
     ) -> RealArray:
         (found, (divergence, scale, _)), (train, held) = model, training.parts[number]
         table = _table(training, divergence)
-        known = table[held] if are_many(training, _MOST) else table[np.ix_(held, train)]
+        known = table[held] if are_many(training, _MOST) else cut(table, held, train)
         return found.decide(decay(known, scale))
 
     def _decide_new(self, new: Prepared) -> RealArray:

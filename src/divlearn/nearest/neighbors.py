@@ -29,7 +29,7 @@ from divlearn.fitting.labelled import check_labelled, check_new
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training
 from divlearn.kernels.classifier import POINTS
 from divlearn.kernels.shared import are_many, shared_table
-from divlearn.kernels.tables import symmetric_table
+from divlearn.kernels.tables import cut, symmetric_table
 from divlearn.log_vectors import squared_distances
 from divlearn.tolerances import LEARNING_ACCURACY
 
@@ -295,7 +295,7 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
         (divergence, count), (train, held) = model, training.parts[number]
         codes = training.data.codes[train]
         if not are_many(training):
-            table = shared_table(training, divergence, POINTS)[np.ix_(held, train)]
+            table = cut(shared_table(training, divergence, POINTS), held, train)
             return _scores(_class_means(table, codes, count))
         vectors = training.log_vectors
         blocks = np.split(held, range(_LEAST_ROWS, len(held), _LEAST_ROWS))

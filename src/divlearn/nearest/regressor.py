@@ -19,7 +19,7 @@ from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
 from divlearn.kernels.classifier import POINTS
 from divlearn.kernels.regressor import usual_divergences
 from divlearn.kernels.shared import are_many, shared_table
-from divlearn.kernels.tables import symmetric_table
+from divlearn.kernels.tables import cut, symmetric_table
 from divlearn.nearest.neighbors import Candidate
 from divlearn.tolerances import LEARNING_ACCURACY
 
@@ -98,7 +98,7 @@ class NearestRegressor(HeldOutRegressor[Candidate]):
         if are_many(training):
             nearest = _log_neighbors(training, number)[:, :count]
         else:
-            table = shared_table(training, divergence, POINTS)[np.ix_(held, train)]
+            table = cut(shared_table(training, divergence, POINTS), held, train)
             nearest = _find_nearest(table, count)
         return _mean_of(nearest, training.data.numbers[train], training.data.weights[train])
 

@@ -24,7 +24,7 @@ from divlearn.heads.discriminants import RDA, Linear, Quadratic, fit_lda, span
 from divlearn.heads.heads import solve_head
 from divlearn.heads.losses import SoftmaxLoss
 from divlearn.heads.samples import Head, Samples
-from divlearn.kernels.classifier import COUPLED, Candidate, decide_pairs, fit_svc
+from divlearn.kernels.classifier import COUPLED, Candidate
 from divlearn.kernels.landmarks import (
     Landmarks,
     LeastSquares,
@@ -32,6 +32,7 @@ from divlearn.kernels.landmarks import (
     indicate,
     pick_landmarks,
 )
+from divlearn.kernels.machines import PairMachine, decide_pairs, fit_pairs
 from divlearn.kernels.shared import are_many
 from divlearn.kernels.tables import decay
 from divlearn.log_vectors import log_vectors, squared_distances
@@ -44,7 +45,7 @@ from divlearn.sharded.shards import MemoryShards
 class Machine:
     """A support vector machine with a Gaussian kernel, and its support vectors."""
 
-    machine: SVC
+    machine: SVC | PairMachine
     gamma: float
     vectors: Annotated[RealArray, "n_vectors n_entries"]
 
@@ -297,7 +298,7 @@ def _rbf(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     table = squared_distances(vectors, vectors)
 
     def learn(C: float, gamma: float) -> Model:
-        machine = fit_svc(to_host(decay(table, gamma)), C, y, weights)
+        machine = fit_pairs(to_host(decay(table, gamma)), C, y, weights)
         return Machine(machine, gamma, to_host(vectors[machine.support_]))
 
     return learn
