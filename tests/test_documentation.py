@@ -40,7 +40,8 @@ def without_code(text: str) -> str:
 @pytest.mark.usefixtures("short_fits", "coarse_maps", "working_folder")
 def test_code_on_pages_runs(path, few_recordings):
     """Blocks of a page run one after the other; those marked as slow are only compiled."""
-    few_recordings(96, 4)
+    # With fewer, no alignment is better than none by more than its error.
+    few_recordings(96 if path.name == "transfer.md" else 48, 4)
     names: dict = {"__name__": "page"}
     for mark, code in BLOCK.findall(path.read_text()):
         compiled = compile(code, str(path), "exec")

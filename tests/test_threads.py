@@ -13,17 +13,12 @@ import numpy as np
 import pytest
 from engine_problems import has_native
 from joblib import Parallel, cpu_count, delayed, parallel_config
-from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from divlearn.engines import available_engines, get_engine
 from divlearn.threads import limit_blas, side_by_side
 
 ENGINES = available_engines()
-
-
-def expected_threads() -> int:
-    return _openmp_effective_n_threads(only_physical_cores=False)
 
 
 def blas_threads() -> set[int]:
@@ -152,16 +147,11 @@ def test_kernels_are_told_the_limit(monkeypatch):
     assert seen == [1, 2]
 
 
-def count_in_worker() -> tuple[int, int]:
-    return get_engine().n_threads, expected_threads()
-
-
 def test_workers_of_joblib_share_the_cores():
-    """By OMP_NUM_THREADS, which joblib sets for them."""
-    with parallel_config("loky", n_jobs=2):
-        found = Parallel()(delayed(count_in_worker)() for _ in range(2))
-    for ours, theirs in found:
-        assert ours == theirs <= max(1, os.cpu_count() // 2)
+    """By OMP_NUM_THREADS, which joblib sets for them; a share that no environment here gives."""
+    with parallel_config("loky", n_jobs=2, inner_max_num_threads=3):
+        found = Parallel()(delayed(lambda: get_engine().n_threads)() for _ in range(2))
+    assert found == [3, 3]
 
 
 def test_a_limit_of_blas_never_raises_a_lower_one():

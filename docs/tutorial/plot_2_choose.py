@@ -105,12 +105,18 @@ print(which_divergence(wishart, random_state=0).summary())
 #      - try
 #    * - clean covariances of many samples
 #      - any; AIRM and Stein are common, Stein is faster
-#    * - covariances of few samples, no artifacts
+#    * - covariances of fewer than about 4 d Gaussian samples each, no artifacts, for nearest means
 #      - Burg, (0, 1)
 #    * - a few eigenvalues far too large: artifacts, outliers
 #      - log-cosh, (1, 1), or larger alpha and beta; for nearest means also reverse Burg
 #    * - inverse covariances, precision matrices
 #      - reverse Burg, (1, 0)
+#
+# The second row is supported by simulations only. With 8 x 8 Wishart matrices of four classes, 40
+# training matrices each and 20 seeds, nearest means by Burg beat those by AIRM by 7.5 +- 0.4 points
+# with 10 samples per matrix, 3.6 +- 0.3 with 16, 1.4 +- 0.2 with 32 and 0.3 +- 0.1 with 128. Little
+# is left of it if the scale of matrices varies much within classes: with factors exp(0.5 z), z
+# standard normal, and 20 training matrices each, 1.5 +- 0.8 with 10 samples, -0.9 +- 0.7 with 16.
 #
 # :doc:`The next chapter <plot_3_learn>` fits models that choose a divergence, or weight several, as
 # part of the classifier.

@@ -38,7 +38,7 @@ print(kernel.message_)
 # %%
 # Atoms
 # -----
-# IDDL (information divergence and dictionary learning) encodes a matrix by its divergences to a few
+# IDDL (information divergence and dictionary learning) encodes a matrix by its divergences to
 # *atoms*, which are SPD matrices too. It learns the atoms and a linear classifier, the head,
 # together.
 
@@ -48,29 +48,28 @@ print(f"{len(iddl.atoms_)} atoms of full rank")
 print(iddl.summary())
 
 # %%
-# Four models, each fitted to three quarters of the data, have nine learned atoms of full rank each.
-# Four others have the same atoms before learning. Both kinds are kept unless one alone is better by
-# more than one standard error. Models of ranks 1 and 4 first filter the signals to as many
-# components, with a filter that they learn, and compare the smaller matrices. All are averaged,
-# together with discriminant analysis of their features; :doc:`/classifiers` has the details.
-# The table shows how much the heads of full rank rely on each divergence: least on Burg,
-# which artifacts mislead.
+# Four models, each fitted to three quarters of the data, have 48 learned atoms of full rank
+# each. Four others have the same atoms before learning. Both kinds are kept unless one alone is
+# better by more than one standard error. A model of rank p, here 1 or 4, learns filters V with p
+# columns. It reduces every matrix X to the p x p matrix V^T X V, and compares these smaller
+# matrices. All are averaged, together with discriminant analysis of their features;
+# :doc:`/classifiers` has the details. The table shows how much the heads of full rank rely on each
+# divergence: least on Burg, which artifacts mislead.
 
 # %%
 # A committee
 # -----------
-# No kind of model wins on all data. `SPDClassifier` fits nine, from shrinkage LDA in the tangent
-# space to IDDL, and averages their probabilities. The weights maximise the likelihood of held-out
-# labels. It is the model to try first when a few minutes do not matter.
+# No kind of model wins on all data. `SPDClassifier` fits eight, from logistic regression in the
+# tangent space to IDDL, and averages their probabilities. The weights maximise the likelihood of
+# held-out labels. It is the model to try first when a few minutes do not matter.
 
 committee = SPDClassifier(random_state=0).fit(X[train], y[train], groups=subjects[train])
 print(committee.summary())
 
 # %%
-# Here the nearest neighbour and the kernel machine have the highest held-out accuracies, above that
-# of the average. Their weights are the largest, but not by much: with few groups, weights stay
-# close to equal. The last sentence names a single member that does as well as the average, if there
-# is one: try it, too.
+# Here the nearest neighbour and the kernel machine have the highest held-out accuracies of all
+# members, and the largest weights. The last sentence names a single member that does as well as the
+# average, if there is one: try it, too.
 #
 # On new subjects
 # ---------------

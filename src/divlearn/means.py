@@ -197,9 +197,25 @@ def harmonic_mean(matrices: RealArray, weights: RealArray) -> RealArray:
     """``(sum_i w_i X_i^-1)^-1``."""
     # In units of a power of two, which changes no bit but lets no inverse overflow.
     exponent = np.frexp(np.abs(matrices).max())[1]
-    inverses = np.linalg.inv(np.ldexp(matrices, -exponent))
+    try:
+        inverses = np.linalg.inv(np.ldexp(matrices, -exponent))
+    except np.linalg.LinAlgError as error:
+        sizes = np.abs(matrices).max(axis=(1, 2))
+        raise ValueError(
+            f"matrices of sizes {sizes.min():.2g} to {sizes.max():.2g} differ too much in scale, "
+            "inverses overflow; divide each by its trace"
+        ) from error
     inverse: RealArray = np.ldexp(np.linalg.inv(arithmetic_mean(inverses, weights)), exponent)
     return 0.5 * (inverse + inverse.T)
+
+
+def check_spread(mean_divergence: float, alpha: float, beta: float) -> None:
+    """Raise where matrices are so far from each other that divergences overflow."""
+    if mean_divergence == np.inf:
+        raise ValueError(
+            f"the mean divergence at (alpha, beta) = ({alpha:g}, {beta:g}) is inf, must be finite: "
+            "the matrices differ too much in scale; divide each by its trace"
+        )
 
 
 class _Iterate:
@@ -257,6 +273,7 @@ def search_mean(
     """
     frame = np.linalg.cholesky(start)
     state = _Iterate(frame, *(yield frame @ frame.T))
+    check_spread(state.objective, alpha, beta)
     history, memory, iteration = [state.objective], Memory(_PAIRS), 0
     while True:
         state.check(f"in iteration {iteration}")

@@ -65,10 +65,11 @@ def limit_blas(n_threads: int) -> Iterator[None]:
     """Limit BLAS inside a block: its idle threads spin and take the cores the kernels need."""
     global _depth
     with _lock:
-        found = [(library, library.num_threads) for library in _libraries("blas")]
+        counts = [(library, library.num_threads) for library in _libraries("blas")]
+        found = [(library, before) for library, before in counts if before > n_threads]
         for library, before in found:
             _first.setdefault(library.filepath, (library, before))
-            library.set_num_threads(min(before, n_threads))
+            library.set_num_threads(n_threads)
         _depth += 1
     try:
         yield

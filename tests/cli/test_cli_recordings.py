@@ -54,7 +54,7 @@ def test_the_model_is_a_pipeline_of_recordings(capsys, data):
 
 
 def test_it_is_fitted_as_to_the_matrices(capsys, data):
-    options = ["--model", "kernel", "-o", "m", "--report", "page.html"]
+    options = ["--model", "mdm", "-o", "m", "--report", "page.html"]
     raw = run_json(capsys, "fit", "raw.npz", "--covariances", "oas", *options)
     page = Path("page.html").stat().st_size
     matrices = run_json(capsys, "fit", "covariances.npz", *options)

@@ -98,7 +98,7 @@ def test_gamma_variables(set_tolerance):
     [(0.0, 1.0, 6.0, "wishart"), (0.0, 0.0, 2.0, "riemannian-gaussian")],
 )
 def test_members_are_recognised(alpha, beta, kappa, name):
-    X, _ = three_clusters(alpha, beta, (kappa,) * 3, n=120)
+    X, _ = three_clusters(alpha, beta, (kappa,) * 3, n=80)
     mixture = ABMixture(3, init=CENTERS).fit(X)
     # The difference is known to n^(-1/2), the sum only to n^(-1/4) near the origin.
     assert mixture.beta_[0] - mixture.alpha_[0] == pytest.approx(beta - alpha, abs=0.3)

@@ -387,7 +387,7 @@ def test_the_summary_names_it(data, fitted):
 # little data
 
 
-@pytest.mark.parametrize(("n_classes", "n_each"), [(2, 2), (12, 2), (6, 5)])
+@pytest.mark.parametrize(("n_classes", "n_each"), [(2, 2), (12, 2), (3, 5)])
 @pytest.mark.usefixtures("small_grids")
 def test_few_matrices_of_each_class(n_classes, n_each):
     X, y = make_wishart_clusters(n_classes, n_each, 3, separation=6, random_state=0)

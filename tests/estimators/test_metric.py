@@ -55,4 +55,4 @@ def test_in_pipelines_and_searches():
 @pytest.mark.parametrize("kernel", ["logeuclid", "Log_Euclidean", "logchol", "logdet", "stein"])
 def test_kernels_by_the_same_names(kernel):
     X, y = data()
-    KernelLLC(kernel=kernel, bandwidth=1.0, random_state=0).fit(X, y).predict(X)
+    KernelLLC(3, kernel=kernel, bandwidth=1.0, n_neighbors=1, random_state=0).fit(X, y).predict(X)

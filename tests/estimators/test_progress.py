@@ -304,7 +304,7 @@ VERBOSE = {
     "IDDLClassifier": (IDDLClassifier(rank="full", max_iter=2, cv=2, random_state=0), "models"),
     "DivergenceKernelClassifier": (DivergenceKernelClassifier(cv=2), "candidates"),
     "ABKMeans": (ABKMeans(2, random_state=0), "iterations"),
-    "ABMixture": (ABMixture([1, 2], random_state=0), "numbers of components"),
+    "ABMixture": (ABMixture([1, 2], "wishart", random_state=0), "numbers of components"),
     "LEML": (LEML(20, 0.5, max_iter=3, random_state=0), "passes"),
     "KernelSparseCoding": (KernelSparseCoding(4, max_iter=1, random_state=0), "candidates"),
     "RSPDL": (RSPDL(4, max_iter=1, random_state=0), "candidates"),

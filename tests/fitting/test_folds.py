@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
+    KFold,
     PredefinedSplit,
     StratifiedKFold,
 )
@@ -209,3 +210,12 @@ def test_groups_are_routed(copies):
         search.fit(X, y, groups=groups)
         assert search.best_score_ < 0.75
         assert search.best_estimator_.best_score_ < 0.75
+
+
+def test_folds_that_are_given_need_no_groups():
+    """Groups are counted, but not passed to PredefinedSplit; KFold may part them, and warns."""
+    groups, fold = np.arange(8) // 2, np.arange(8) % 2
+    found = make_folds(PredefinedSplit(fold), 8, groups=groups)
+    np.testing.assert_array_equal([held for _, held in found], [[0, 2, 4, 6], [1, 3, 5, 7]])
+    with pytest.warns(UserWarning, match="groups parameter is ignored by KFold"):
+        make_folds(KFold(2), 8, groups=groups)

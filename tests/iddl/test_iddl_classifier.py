@@ -104,6 +104,8 @@ def test_fixed_dictionary_and_fixed_parameters(data):
     ).fit(X, y)
     np.testing.assert_allclose(parameters.atoms_, start.atoms_, rtol=1e-12)
     assert not np.allclose(parameters.alpha_, [1, 0, 1])
+    with pytest.raises(ValueError, match=r"needs pairs to learn, and divergence='line' has none"):
+        IDDLClassifier(recipe=Recipe(learn="divergences")).fit(X, y)
     atoms = IDDLClassifier(recipe=Recipe(learn="atoms"), **options).fit(X, y)
     np.testing.assert_array_equal(atoms.alpha_, start.alpha_)
     assert not np.allclose(atoms.atoms_, start.atoms_)
@@ -445,14 +447,16 @@ def test_a_loss_of_ones_own(data):
 
 def test_nothing_is_learned_where_nothing_is_wrong(data):
     X, y = make_wishart_clusters(2, 500, 3, separation=30, random_state=0)
-    model = IDDLClassifier(random_state=0).fit(X, y)
+    plain = IDDLClassifier(cv=2, random_state=0)
+    model = clone(plain).fit(X, y)
     assert model.n_iter_ == 0
     assert {one.atoms.shape[2] for one in model.models_} == {3}
     assert model.message_.endswith("all held-out matrices are right without learning")
     y[0] = 1 - y[0]  # one is wrong
-    assert IDDLClassifier(random_state=0).fit(X, y).n_iter_ > 0
+    assert clone(plain).fit(X, y).n_iter_ > 0
     y[0] = 1 - y[0]
-    assert IDDLClassifier(max_iter=1, random_state=0).fit(X, y).history_["model"].max() == 3
-    few = IDDLClassifier(random_state=0).fit(X[:900], y[:900])
+    one = clone(plain).set_params(max_iter=1).fit(X, y)
+    assert one.history_["model"].max() == 1  # that of each fold
+    few = clone(plain).fit(X[:900], y[:900])
     assert "held-out loss" in few.message_
     assert "without learning" not in few.message_

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.model_selection import StratifiedKFold
 
 from divlearn import IDDLClassifier, IDDLRegressor, load, save
 from divlearn.datasets import make_wishart_clusters
@@ -19,11 +20,33 @@ def test_one_fixed_divergence_is_the_start(data):
     given = {"divergence": "stein", "loss": "softmax", "rank": "full", "random_state": 0}
     model = IDDLClassifier(recipe=Recipe(penalty=0.01), **given).fit(*data)
     losses = model.held_out_losses_
-    assert list(losses) == ["stein", "model"]
+    assert list(losses) == ["stein", "model", "chance"]
     assert_allclose(losses["stein"].sum(), model.history_["held_out_loss"][0], rtol=1e-12)
     gains = losses["stein"] - losses["model"]
     error = np.sqrt(len(gains)) * gains.std(ddof=1)
-    assert f"Gain {gains.sum():.3g} +- {error:.2g}, paired over 90 matrices" in model.summary()
+    assert (
+        f"Gain {gains.sum():.3g} +- {error:.2g}, paired over 90 matrices or groups"
+        in model.summary()
+    )
+
+
+def test_groups_are_what_is_independent(data):
+    """Copies of a matrix in a group add nothing to what is known of the gain."""
+    X, y = data
+    given = {"n_atoms": 6, "max_iter": 1, "rank": "full", "random_state": 0}
+    folds = list(StratifiedKFold(3).split(X, y))
+    twice = [tuple(np.concatenate([rows, rows + len(X)]) for rows in fold) for fold in folds]
+    once = IDDLClassifier(cv=folds, **given).fit(X, y)
+    groups = np.tile(np.arange(len(X)), 2)
+    copied = IDDLClassifier(cv=twice, **given)
+    copied.fit(np.tile(X, (2, 1, 1)), np.tile(y, 2), groups=groups)
+    for losses in (once.held_out_losses_, copied.held_out_losses_):
+        assert {len(one) for one in losses.values()} == {len(X)}
+    assert_allclose(copied.held_out_losses_["chance"], once.held_out_losses_["chance"], rtol=1e-12)
+    # Atoms are not the same: k-means draws from twice as many.
+    assert_allclose(
+        copied.held_out_losses_["stein"].std(), once.held_out_losses_["stein"].std(), rtol=0.3
+    )
 
 
 def test_every_fixed_divergence_has_its_line(data):

@@ -204,10 +204,10 @@ def test_a_difference_of_all_groups_is_seen_though_each_is_small():
 def test_which_sees_what_twelve_subjects_agree_on():
     """Weak classes, moved by every subject: right on a third of four classes, at t = 5 and more."""
     rng = np.random.default_rng(0)
-    X, y = make_wishart_clusters(4, 60, 4, separation=2, random_state=0)
+    X, y = make_wishart_clusters(4, 36, 4, separation=2, random_state=0)
     groups = np.empty(len(y), dtype=int)
     for label in range(4):
-        groups[y == label] = np.arange(60) % 12
+        groups[y == label] = np.arange(36) % 12
     frames = np.eye(4) + 0.15 * rng.standard_normal((12, 4, 4))
     X = frames[groups] @ X @ frames[groups].mT
     grid = {"alphas": [0, 0.5, 1], "betas": [0, 0.5, 1]}

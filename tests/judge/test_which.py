@@ -130,7 +130,7 @@ def test_recommends_the_rule_and_divergence_of_the_highest_accuracy():
 
 def test_means_are_preferred_where_neighbours_are_noisy():
     """Matrices of few samples: the likelihood is that of the Burg divergence to the mean."""
-    X, y = make_wishart_clusters(4, 60, 6, dof=7, separation=3, random_state=0)
+    X, y = make_wishart_clusters(4, 40, 6, dof=7, separation=3, random_state=0)
     answer = which_divergence(X, y, alphas=[0, 1], betas=[0, 1], random_state=0)
     assert answer.rule == "nearest mean"
     assert answer.rules["nearest neighbour"].p_value < 0.05

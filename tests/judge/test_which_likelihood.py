@@ -91,3 +91,12 @@ def test_the_default_grid_without_labels():
         assert answer.map[row, column] == pytest.approx(exact, abs=1e-7)
     assert answer.table()[0]["name"] == "learned"
     assert {row["name"] for row in answer.table()} == {"learned", *NAMED}
+
+
+@pytest.mark.parametrize("size", [1e150, 1e300])
+def test_matrices_that_differ_too_much_in_scale(size):
+    X, _ = make_wishart_clusters(1, 5, 4, random_state=0)
+    X *= np.where(np.arange(5) % 2, size, 1 / size)[:, None, None]
+    message = r"differ too much in scale.*divide each by its trace$"
+    with pytest.raises(ValueError, match=message):
+        which_divergence(X)

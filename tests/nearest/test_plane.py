@@ -122,7 +122,7 @@ def test_means_of_a_part_do_not_depend_on_threads(monkeypatch):
 @pytest.mark.parametrize("place", range(len(CANDIDATES) + 1))
 def test_what_is_chosen_has_exact_means(place, monkeypatch, set_tolerance):
     """Candidates are compared by approximate ones; held-out probabilities are of exact ones."""
-    X, y = wishart(10)
+    X, y = wishart(6, 3)
     monkeypatch.setattr(search.HeldOut, "best", lambda *_, **__: place)
     set_tolerance("means", 1e-9)  # from whatever start
     folds = list(StratifiedKFold(3).split(X, y))
@@ -150,7 +150,7 @@ def test_held_out_probabilities():
 
 
 def test_choosing_among_other_estimators():
-    X, y = wishart()
+    X, y = wishart(15, 3)
     labels, groups = np.array(list("abcd"))[y], np.arange(len(X)) // 3
     model = DivergenceMDM("choose", cv=GroupKFold(3)).fit(X, labels, groups=groups)
     same = DivergenceMDM("choose", cv=list(GroupKFold(3).split(X, y, groups)))
@@ -168,14 +168,15 @@ def test_choosing_among_other_estimators():
 
 
 def test_weights_and_classes_of_one_matrix():
-    X, y = wishart(10)
+    X, y = wishart(10, 3)
     y = np.where(np.arange(40) == np.flatnonzero(y == 3)[0], 4, y)
     weights = np.ones(40)
     weights[:3] = 0
-    model = DivergenceMDM("choose", random_state=0).fit(X, y, weights)
+    choose = DivergenceMDM("choose", cv=3, random_state=0)
+    model = clone(choose).fit(X, y, weights)
     unseen = np.isnan(model.oof_proba_).all(axis=1)
     np.testing.assert_array_equal(unseen, (weights == 0) | (y == 4))
-    plain = DivergenceMDM("choose", random_state=0).fit(X[3:], y[3:])
+    plain = choose.fit(X[3:], y[3:])
     np.testing.assert_array_equal(model.oof_proba_[3:], plain.oof_proba_)
 
 

@@ -308,7 +308,7 @@ SAME = [
     {"loss": RidgeLoss(plain=True)},
     {"divergence": "learn"},
     {"divergence": "airm"},
-    {"recipe": Recipe(learn="divergences", penalty=1e-2)},
+    {"recipe": Recipe(learn="divergences", penalty=1e-2), "divergence": "learn"},
     {"recipe": Recipe(learn="atoms", penalty=1e-2)},
     {"max_iter": 0},
     {"recipe": Recipe(init="kmeans", penalty=1e-2)},

@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 from divlearn.arrays import DeviceArray, IntArray, RealArray
 from divlearn.engines.base import Engine
 from divlearn.engines.data import Prepared, Pullback, Request, add_part
-from divlearn.engines.packing import NativeAtoms, NativeData, _native, instruction_sets, pack
+from divlearn.engines.packing import (
+    NativeAtoms,
+    NativeData,
+    _native,
+    instruction_sets,
+    lower_triangle,
+    pack,
+)
 from divlearn.engines.parameters import (
     Parameters,
     gradient_routes,
@@ -342,7 +349,7 @@ def _trace_columns(data: NativeData, inverse: bool) -> RealArray:
     key = "inverse traces" if inverse else "traces"
 
     def compute() -> RealArray:
-        rows, columns = np.tril_indices(data.d)
+        rows, columns = lower_triangle(data.d)
         matrices = data.working.astype(np.float64, copy=False)
         with limit_blas(1):
             source = np.linalg.inv(matrices) if inverse else matrices

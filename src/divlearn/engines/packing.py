@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib import import_module
 from typing import Any, cast
 
@@ -21,6 +21,12 @@ _native: Any = import_module("divlearn.engines._native")  # compiled: there are 
 def instruction_sets() -> tuple[str, ...]:
     """Instruction sets the kernels can use on this machine, the fastest first."""
     return tuple(_native.instruction_sets())
+
+
+@lru_cache(maxsize=16)  # small fits prepare atoms of one size many times
+def lower_triangle(d: int) -> tuple[Indices, Indices]:
+    """Rows and columns of a lower triangle, row by row."""
+    return np.tril_indices(d)
 
 
 def _aligned(size: int) -> RealArray:
@@ -107,10 +113,10 @@ class NativeAtoms:
         if failed >= 0:
             raise no_factor(f"atoms[{failed}]")
 
-    @cached_property
+    @property
     def lower(self) -> tuple[Indices, Indices]:
         """Rows and columns of the entries of packed triangles."""
-        return np.tril_indices(self.original.shape[-1])
+        return lower_triangle(self.original.shape[-1])
 
     def chosen(self, index: Indices) -> NativeAtoms:
         return self if len(index) == len(self.original) else NativeAtoms(self.original[index])

@@ -57,7 +57,10 @@ def make_folds(
         cv = int(cv)
     if cv is None or isinstance(cv, int | float | str):
         raise ValueError(f"cv={cv!r} must be an integer >= 2, a splitter or pairs of indices")
-    splits = selection.check_cv(cv).split(np.zeros(n_matrices), y, known)
+    splitter = selection.check_cv(cv)
+    # Folds that are given fold by fold need no groups, and PredefinedSplit warns of them.
+    is_given = isinstance(splitter, selection.PredefinedSplit)
+    splits = splitter.split(np.zeros(n_matrices), y, None if is_given else known)
     folds = _translate(splits, n_matrices, rows)
     missing = _find_missing(folds, labels)
     if missing is not None:

@@ -263,15 +263,21 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             self.message_ += "; all held-out matrices are right without learning"
         self.stop_reasons_, self.history_ = learned.stop_reasons, learned.history
         if learned.discriminants:
-            self.held_out_losses_["with discriminants"] = losses_without_each(learned, task)
+            losses = task.sum_held_out(losses_without_each(learned, task))
+            self.held_out_losses_["with discriminants"] = losses
         self.n_features_in_ = task.shards.d
         say(self, f"loss {self.loss_}, penalty={self.penalty_:g}: {self.message_}")
 
     def _keep_losses(self, learned: Learned, task: Task) -> None:
-        """Keep held-out losses, row by row, of linear heads that see one divergence or all."""
-        self.held_out_losses_ = {name_point(*point): one for point, one in learned.fixed.items()}
+        """Keep held-out losses of linear heads that see one divergence or all, group by group."""
+        losses = {name_point(*point): one for point, one in learned.fixed.items()}
         if learned.without:
-            self.held_out_losses_["model"] = losses_without_each(learned, task)
+            losses["model"] = losses_without_each(learned, task)
+            # Of standardised numbers, or of equal probabilities.
+            chance = 1.0 if task.codes is None else float(np.log(task.wanted.shape[1]))
+            weights = np.concatenate([task.weights[held] for _, held in task.folds])
+            losses["chance"] = chance * weights / weights.sum()
+        self.held_out_losses_ = {name: task.sum_held_out(one) for name, one in losses.items()}
 
     def _cv(self) -> Splitter:
         """Return the folds to choose by, though a single model is trained on everything."""
@@ -294,6 +300,11 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
                     f"rank={self.rank} needs solver='joint', not {self._how.solver!r}; set "
                     'rank="full", or the other solver'
                 )
+        if "atoms" not in self._how.moved and not make_variant(self.divergence, 1).learned:
+            raise ValueError(
+                f"learn='divergences' needs pairs to learn, and divergence={self.divergence!r} has "
+                'none; set divergence="learn", or learn="atoms"'
+            )
         if self._how.penalty == "cv" and self.cv is not None:
             raise ValueError(
                 f'cv={self.cv!r} must be None with penalty="cv", which chooses for a single model; '
@@ -413,14 +424,12 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             A line for every pair (alpha, beta) of atoms of full rank: its share in the weights of
             the heads, and the held-out loss of a head that sees this divergence alone, with the
             initial atoms. Then the held-out loss of the model beside the best of these, with the
-            difference and its standard error, paired over matrices, which count as independent.
-            A model that is not clearly better than chance is said to be so.
+            difference and its standard error, paired over groups, or matrices without groups. A
+            model that is not clearly better than chance is said to be so.
         """
         check_is_fitted(self)
         losses = getattr(self, "held_out_losses_", {})  # files of earlier versions have none
-        classes = getattr(self, "classes_", None)
-        chance = 1.0 if classes is None else float(np.log(len(classes)))  # of standardised numbers
-        return summarize(self.models_, self.starts_, losses, chance)
+        return summarize(self.models_, self.starts_, losses)
 
     def _of_full_rank(self, name: str) -> RealArray:
         full = [model for model in self.models_ if not are_filters(model.atoms)]

@@ -75,9 +75,9 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     rank : int, "full" or "auto", default="auto"
         Rank p of atoms. An atom of full rank is a whitening, :math:`D(X \| B) = D(V^T X V \| I)`
         with :math:`B = (V V^T)^{-1}`; one of rank p has V of shape (d, p). Beside the divergences,
-        its features have the logarithm of the determinant of :math:`V^T X V`; with rank 1 they have
-        it alone, as common spatial patterns do. "auto" averages models of full rank and of
-        ranks 1 and 4, unless full rank alone predicts held-out data clearly better.
+        its features have the logarithm of the determinant of :math:`V^T X V`; with rank 1 and
+        "line" they have it alone, as common spatial patterns do. "auto" averages models of full
+        rank and of ranks 1 and 4, unless full rank alone predicts held-out data clearly better.
     recipe : Recipe, optional
         How to learn: solver, initial atoms, penalty of the head; see `divlearn.iddl.Recipe`.
     cv : int, splitter, iterable of (train, test) indices or None, default=4

@@ -25,14 +25,11 @@ _CLEARLY = 2.0  # standard errors of a difference that counts
 
 
 def summarize(
-    models: Sequence[Model],
-    starts: Sequence[Model],
-    losses: Mapping[str, RealArray],
-    chance: float,
+    models: Sequence[Model], starts: Sequence[Model], losses: Mapping[str, RealArray]
 ) -> str:
-    """Describe divergences of models, and compare losses, row by row, with those of "model".
+    """Describe divergences of models, and compare losses, one by one, with those of "model".
 
-    `chance` is the loss of a prediction that does not look at the matrices.
+    Those of "chance" are of a prediction that does not look at the matrices.
     """
     every = [*models, *starts]
     full = [one for one in every if not are_filters(one.atoms)]
@@ -48,11 +45,11 @@ def summarize(
         lines += _pairs(full, losses)
     totals = {name: float(one.sum()) for name, one in losses.items()}
     joined = totals.pop("with discriminants", None)
-    fixed = {name: total for name, total in totals.items() if name != "model"}
+    fixed = {name: total for name, total in totals.items() if name not in ("model", "chance")}
     if joined is not None:
         lines += ["", f"Held-out loss {joined:.4g}, averaged with discriminants of the features."]
     if fixed:
-        lines += ["", _compare(losses, min(fixed, key=fixed.__getitem__), chance)]
+        lines += ["", _compare(losses, min(fixed, key=fixed.__getitem__))]
     return "\n".join(lines)
 
 
@@ -83,7 +80,7 @@ def _range(values: RealArray) -> str:
     return f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
 
 
-def _compare(losses: Mapping[str, RealArray], best: str, chance: float) -> str:
+def _compare(losses: Mapping[str, RealArray], best: str) -> str:
     model, other = losses["model"], losses[best]
     gains = other - model
     gain, error = (len(gains) * one for one in mean_with_error(gains))  # of the sum
@@ -92,11 +89,11 @@ def _compare(losses: Mapping[str, RealArray], best: str, chance: float) -> str:
         verdict = "learning pays" if gain > 0 else "the fixed divergence is better"
     # Without signal, the average of many models loses less than one alone, and pays for nothing.
     better = model if gain > 0 else other
-    known, doubt = mean_with_error(chance / len(better) - better)
+    known, doubt = mean_with_error(losses["chance"] - better)
     if known <= _CLEARLY * doubt:
         verdict = "neither is clearly better than chance"
     return (
         f"Held-out loss {model.sum():.4g} of linear heads; {other.sum():.4g} with {best} alone, "
         f"the best fixed divergence, and the initial atoms. Gain {gain:.3g} +- {error:.2g}, paired "
-        f"over {len(gains)} matrices: {verdict}."
+        f"over {len(gains)} matrices or groups: {verdict}."
     )

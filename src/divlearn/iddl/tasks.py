@@ -48,12 +48,22 @@ class Task:
     judge: Judge
     losses: tuple[str, ...]  # names that "auto" chooses from
     n_seen: int  # matrices with a weight
+    groups: Labels | None = None  # of the sample
     known: Memo = field(default_factory=Memo)  # what models of all ranks share
 
     @property
     def n_groups(self) -> int:
         """Classes, or 1 without them."""
         return 1 if self.codes is None else self.wanted.shape[1]
+
+    def sum_held_out(self, values: RealArray) -> RealArray:
+        """Add up values of held-out rows, fold by fold, to one for each group or matrix.
+
+        These are independent of each other.
+        """
+        rows = np.concatenate([held for _, held in self.folds])
+        known = rows if self.groups is None else self.groups[rows]
+        return np.bincount(np.unique(known, return_inverse=True)[1], values).astype(float)
 
     def scale(self, scores: RealArray, rows: Indices) -> float:
         """Return the factor that makes scores of several models comparable."""
@@ -142,6 +152,7 @@ def labelled_task(shards: Shards, data: Labelled, folds: Folds) -> Task:
         judge,
         ("softmax", "ridge"),
         len(codes),
+        data.kept_groups,
     )
 
 
@@ -209,8 +220,19 @@ def numbered_task(shards: Shards, data: Numbered, folds: Folds) -> Task:
     wanted = data.numbers.reshape(len(data.numbers), -1)
     weights = data.weights / data.weights.sum()
     targets, judge = _targets_here(shards, wanted, weights), _judge_errors(wanted, weights)
-    n_seen = len(wanted)
-    return Task(shards, targets, shards, None, wanted, weights, folds, judge, ("ridge",), n_seen)
+    return Task(
+        shards,
+        targets,
+        shards,
+        None,
+        wanted,
+        weights,
+        folds,
+        judge,
+        ("ridge",),
+        len(wanted),
+        data.kept_groups,
+    )
 
 
 def sharded_numbers_task(

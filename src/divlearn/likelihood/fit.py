@@ -16,7 +16,7 @@ from divlearn.datasets.synthetic import make_generator, random_frames, row_block
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.likelihood.members import get_members
 from divlearn.likelihood.normalizer import check_family, log_normalizer, smallest_kappa, solve_kappa
-from divlearn.means import mean_abld
+from divlearn.means import check_spread, mean_abld
 from divlearn.spd import check_spd
 from divlearn.spectral import abld_scalar
 from divlearn.threads import limit_blas
@@ -207,11 +207,7 @@ class _Profile:
                 f"X has {self.data.n_matrices} matrices that are all equal, must hold at least two "
                 "that differ: the likelihood is unbounded; pass other matrices"
             )
-        if not np.isfinite(centroid.objective):
-            raise ValueError(
-                f"the mean divergence at (alpha, beta) = ({alpha:g}, {beta:g}) overflows: the "
-                "matrices in X differ too much in scale; divide each by its trace"
-            )
+        check_spread(centroid.objective, alpha, beta)
         self.init = centroid.mean
         kappa, constant = solve_kappa(alpha, beta, centroid.objective, self.data.d)
         weights = np.full((self.data.n_matrices, 1), 1 / self.data.n_matrices)
