@@ -8,6 +8,7 @@ import pytest
 import divlearn
 from divlearn import spd
 from divlearn.cli.app import run
+from divlearn.committee.weights import floored, sharpened
 from divlearn.datasets import make_wishart_clusters
 from divlearn.judge import which_divergence
 
@@ -77,8 +78,9 @@ def test_predictions_validate_once(committee, validations):
 
 def test_members_predict_the_same_from_checked_matrices(committee):
     weighted = zip(committee.weights_.values(), committee.members_.values(), strict=True)
-    said = sum(weight * model.predict_proba(X) for weight, model in weighted)
-    np.testing.assert_allclose(committee.predict_proba(X), said, atol=1e-3)  # the floor
+    said = sum(weight * floored(model.predict_proba(X)) for weight, model in weighted)
+    expected = sharpened(said, committee.temperature_)
+    np.testing.assert_allclose(committee.predict_proba(X), expected, rtol=1e-6)
 
 
 def test_the_program_validates_once(committee, validations, tmp_path):
