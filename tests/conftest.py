@@ -194,8 +194,17 @@ def small_samples(monkeypatch):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Judge few matrices of a map at a time."""
-    monkeypatch.setattr("divlearn.nearest.plane._ROWS", 10)
+    """Judge few matrices of a map, and few pairs of them, at a time."""
+    for name, few in {"_ROWS": 10, "_PAIRS": 50}.items():
+        monkeypatch.setattr(f"divlearn.nearest.plane.{name}", few)
+
+
+@pytest.fixture
+def instruction_set(request, monkeypatch):
+    """Let kernels that belong to no engine use the instruction set a test is parametrized with."""
+    from divlearn.engines import _native
+
+    monkeypatch.setattr(_native, "instruction_sets", lambda: [request.param])
 
 
 @pytest.fixture

@@ -367,28 +367,37 @@ def _expm1_quotient(t: FloatArray, theta: FloatArray, s: FloatArray) -> FloatArr
     return np.where(np.abs(s) < _NEGLIGIBLE, t, np.expm1(s) / theta)
 
 
+def _horner(coefficients: Sequence[float], x: FloatArray) -> FloatArray:
+    """`numpy.polyval`, bit by bit, without two new arrays for every term."""
+    total = np.full_like(x, coefficients[0])
+    for one in coefficients[1:]:
+        total *= x
+        total += one
+    return total
+
+
 def _chi(x: FloatArray) -> FloatArray:
     """(e^x - 1 - x)/x^2; e^x overflows before chi does."""
     far = np.where(x > 700, (np.exp(x / 2) / x) ** 2, (np.expm1(x) / x - 1) / x)
-    return np.where(np.abs(x) < 2, np.polyval(_CHI_SERIES, x), far)
+    return np.where(np.abs(x) < 2, _horner(_CHI_SERIES, x), far)
 
 
 def _tau(x: FloatArray) -> FloatArray:
     """(chi(x) - 1/2)/x."""
-    return np.where(np.abs(x) < 2, np.polyval(_TAU_SERIES, x), (_chi(x) - 0.5) / x)
+    return np.where(np.abs(x) < 2, _horner(_TAU_SERIES, x), (_chi(x) - 0.5) / x)
 
 
 def _kappa(x: FloatArray) -> FloatArray:
     """chi'(x) = ((x - 2) e^x + x + 2)/x^3."""
     falling = ((1 - 2 / x) * np.exp(x) + 1 + 2 / x) / x / x
     far = np.where(x > 0, (1 - 2 / x) * _chi(x) + 1 / x, falling)
-    return np.where(np.abs(x) < 2, np.polyval(_KAPPA_SERIES, x), far)
+    return np.where(np.abs(x) < 2, _horner(_KAPPA_SERIES, x), far)
 
 
 def _log_third_remainder(w: FloatArray) -> FloatArray:
     """(log(1 + w) - w + w^2/2)/w^3, w > -1."""
     v = w / (2 + w)  # log(1 + w) = 2 atanh(v), whose series leaves positive terms only
-    series = (1 - v) / 4 * (1 + (1 - v) ** 2 * np.polyval(_ATANH_SERIES, v * v))
+    series = (1 - v) / 4 * (1 + (1 - v) ** 2 * _horner(_ATANH_SERIES, v * v))
     return np.where(np.abs(v) <= 1 / 3, series, ((np.log1p(w) / w - 1) / w + 0.5) / w)
 
 

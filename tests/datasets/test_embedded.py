@@ -34,8 +34,8 @@ def aeon(tmp_path, monkeypatch) -> types.ModuleType:
         return (series if problem == "JapaneseVowels" else np.stack(series)), labels
 
     module.load_from_ts_file = load_from_ts_file
-    monkeypatch.setitem(sys.modules, "aeon", types.ModuleType("aeon"))
-    monkeypatch.setitem(sys.modules, "aeon.datasets", module)
+    for name, one in {"aeon": types.ModuleType("aeon"), "aeon.datasets": module}.items():
+        monkeypatch.setitem(sys.modules, name, one)
     return module
 
 

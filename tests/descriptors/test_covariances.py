@@ -59,11 +59,9 @@ def test_integral_images_sum_over_boxes(features, shape):
     np.testing.assert_array_equal(_grams_by_numpy(maps, offset, boxes), expected)
 
 
-@pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS)
-def test_every_instruction_set(instruction_set, monkeypatch):
-    from divlearn.engines import _native
-
-    monkeypatch.setattr(_native, "instruction_sets", lambda: [instruction_set])
+@pytest.mark.parametrize("instruction_set", INSTRUCTION_SETS, indirect=True)
+@pytest.mark.usefixtures("instruction_set")
+def test_every_instruction_set():
     rng = np.random.default_rng(0)
     maps = rng.integers(-9, 10, (11, 30, 31)).astype(float)
     boxes = random_boxes(rng, (30, 31), 50)

@@ -36,9 +36,9 @@ def data():
 
 
 @pytest.fixture(autouse=True)
-def crossed(monkeypatch):
+def crossed(request, monkeypatch):
     """Start to count; what is too small for a device to be worth it would cross as well."""
-    monkeypatch.setattr(samples, "_FEW", 0)
+    monkeypatch.setattr(samples, "_FEW", getattr(request, "param", 0))
     DeviceArray.crossed.clear()
     return DeviceArray.crossed
 
@@ -126,9 +126,9 @@ def test_all_that_a_fit_may_do_goes_on_a_device(data, settings):
     assert sizes.count(X.size) == 1
 
 
-def test_small_heads_are_found_on_the_host(data, monkeypatch):
+@pytest.mark.parametrize("crossed", [1 << 17], indirect=True)
+def test_small_heads_are_found_on_the_host(data):
     X, y = data
-    monkeypatch.setattr(samples, "_FEW", 1 << 17)
     right, found, _ = fit_both(classifier(loss="softmax"), X, y)
     assert np.array_equal(found.predict_proba(X), right.predict_proba(X))
 

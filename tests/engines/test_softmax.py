@@ -16,9 +16,7 @@ from divlearn.engines import _native
 SETS = _native.instruction_sets()
 
 
-@pytest.fixture(params=SETS)
-def instruction_set(request, monkeypatch):
-    monkeypatch.setattr(_native, "instruction_sets", lambda: [request.param])
+each_set = pytest.mark.parametrize("instruction_set", SETS, indirect=True)
 
 
 def problem(n, n_columns, n_outputs, seed=0):
@@ -31,6 +29,7 @@ def problem(n, n_columns, n_outputs, seed=0):
 
 
 @pytest.mark.parametrize(("n", "n_columns", "n_outputs"), [(5, 3, 2), (2100, 7, 9), (300, 20, 35)])
+@each_set
 @pytest.mark.usefixtures("instruction_set")
 def test_sums_are_those_of_scipy(n, n_columns, n_outputs):
     design, targets, weights, head = problem(n, n_columns, n_outputs)
@@ -44,6 +43,7 @@ def test_sums_are_those_of_scipy(n, n_columns, n_outputs):
     np.testing.assert_allclose(size, weights @ (p * (1 - p)).mean(axis=1), rtol=1e-12)
 
 
+@each_set
 @pytest.mark.usefixtures("instruction_set")
 def test_scores_that_differ_much_keep_small_losses():
     design, head = np.array([[1.0], [-1.0]]), np.array([[800.0], [0.0], [20.0]])
@@ -65,6 +65,7 @@ def explicit_hessian(design, shares, weights):
 
 @pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-9), (np.float32, 1e-4)])
 @pytest.mark.parametrize(("n", "n_columns", "n_outputs"), [(37, 4, 2), (1100, 5, 9), (60, 3, 18)])
+@each_set
 @pytest.mark.usefixtures("instruction_set")
 def test_a_step_solves_newtons_equation(n, n_columns, n_outputs, dtype, rtol):
     design, _, weights, head = problem(n, n_columns, n_outputs)

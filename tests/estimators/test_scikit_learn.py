@@ -24,11 +24,18 @@ from divlearn.nearest import neighbors
 
 SEED = {"random_state": 0}
 ONE_START = {"n_init": 1, **SEED}
-FAST = {"rank": "full", "max_iter": 1, "cv": None, "recipe": Recipe(penalty=1e-2), **SEED}
+FAST = {
+    "divergence": "stein",
+    "rank": "full",
+    "max_iter": 1,
+    "cv": None,
+    "recipe": Recipe(penalty=1e-2, init="samples"),
+    **SEED,
+}
 ON_ROWS = make_pipeline(FunctionTransformer(divlearn.to_rows), Ridge())
 ESTIMATORS = [
     (divlearn.IDDLClassifier(3, loss="ridge", **FAST), lift_spd),
-    (divlearn.IDDLRegressor(**FAST | {"max_iter": 2}), lift_spd),
+    (divlearn.IDDLRegressor(**FAST | {"max_iter": 2, "recipe": Recipe(penalty=1e-2)}), lift_spd),
     (divlearn.IDDLTransformer(n_atoms=1, loss="ridge", **FAST | {"max_iter": 0}), lift_spd),
     (divlearn.SPDClassifier(("tangent lda", "tangent rda"), cv=2, **SEED), lift_spd),
     (divlearn.SPDRegressor(("tangent ridge", "nearest neighbour"), cv=2, **SEED), lift_spd),

@@ -22,7 +22,7 @@ from divlearn.judge import (
     WhichDivergence,
     which_divergence,
 )
-from divlearn.nearest import DivergenceKNN, DivergenceMDM, plane
+from divlearn.nearest import DivergenceKNN, DivergenceMDM
 
 ALPHAS, BETAS = [0.0, 0.5, 1.5], [0.0, 1.0]
 
@@ -162,12 +162,11 @@ def test_folds_that_leave_nothing_to_choose_by():
     assert answer.rules["nearest mean"].score == answer.named["airm"].mean_score
 
 
-def test_blocks_do_not_show(monkeypatch):
+def test_blocks_do_not_show(request):
     X, y = overlapping(18)
     options = {"cv": 2, "alphas": ALPHAS, "betas": BETAS, "random_state": 0}
     expected = which_divergence(X, y, **options)
-    monkeypatch.setattr(plane, "_ROWS", 7)
-    monkeypatch.setattr(plane, "_PAIRS", 50)
+    request.getfixturevalue("small_blocks")
     blocked = which_divergence(X, y, **options)
     np.testing.assert_array_equal(blocked.map, expected.map)
     assert blocked.table() == expected.table()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -190,7 +191,7 @@ class FunctionDivergence(Divergence):
         )
 
     def of_real_form(self) -> Self:
-        return replace(self, function=_OfRealForm(self.function))
+        return replace(self, function=partial(_of_real_forms, self.function))
 
     def _compare(self, X: RealArray, Y: RealArray) -> RealArray:
         leading, d = np.broadcast_shapes(X.shape[:-2], Y.shape[:-2]), X.shape[-1]
@@ -218,14 +219,9 @@ def squared_thompson(X: RealArray, Y: RealArray) -> RealArray:
     return (np.log(values[..., [0, -1]]) ** 2).max(axis=-1)
 
 
-@dataclass(frozen=True)
-class _OfRealForm:
-    """A function of complex matrices, whose real forms it is called with; doubled, see there."""
-
-    function: Measure
-
-    def __call__(self, X: RealArray, Y: RealArray) -> RealArray:
-        return np.multiply(2, self.function(from_real_form(X), from_real_form(Y)))
+def _of_real_forms(function: Measure, X: RealArray, Y: RealArray) -> RealArray:
+    """Call a function of complex matrices with real forms; doubled, as divergences of these are."""
+    return np.multiply(2, function(from_real_form(X), from_real_form(Y)))
 
 
 @dataclass(frozen=True)

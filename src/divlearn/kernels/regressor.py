@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from typing import Annotated
 
 from numpy.typing import ArrayLike
+from scipy.linalg import eigh
 
-from divlearn.arrays import RealArray, to_host
+from divlearn.arrays import RealArray, to_device_of, to_host
 from divlearn.checks import RandomState
 from divlearn.divergence import (
     LOG_EUCLIDEAN,
@@ -23,18 +25,48 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Grid, Memo
 from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
 from divlearn.kernels.classifier import POINTS, check_positive
-from divlearn.kernels.ridge import PENALTIES, KernelModel, KernelRidge
 from divlearn.kernels.shared import are_many, on_landmarks, shared_columns, shared_table
 from divlearn.kernels.tables import cut, decay, find_copies, median_scale, symmetric_table
 from divlearn.tolerances import LEARNING_ACCURACY
 
 Candidate = tuple[Divergence, float, float]  # a scale and a penalty
+PENALTIES = tuple(10.0**power for power in range(-5, 4))  # to choose from
 _MOST = 1500  # matrices: eigenvectors of larger kernels take minutes
 
 
 def usual_divergences() -> list[Divergence]:
     """Return log-Euclidean and the symmetrised divergences of `POINTS`."""
     return [LOG_EUCLIDEAN, *(get_member(point).symmetrize() for point in POINTS)]
+
+
+@dataclass(frozen=True, eq=False)
+class KernelModel:
+    """Numbers that are linear in kernels with the training matrices."""
+
+    coefficients: Annotated[RealArray, "n_matrices"]
+    offset: float
+
+    def decide(self, kernels: RealArray) -> RealArray:
+        return to_host(kernels @ to_device_of(self.coefficients, kernels)) + self.offset
+
+
+class KernelRidge:
+    r"""Minimise :math:`\sum_i w_i (y_i - b - f(X_i))^2 + \lambda \|f\|^2` for any penalty.
+
+    b is the weighted mean of y. Kernels of some divergences are not positive definite: directions
+    of negative eigenvalues are left out.
+    """
+
+    def __init__(self, kernel: RealArray, numbers: RealArray, weights: RealArray) -> None:
+        self._roots = np.sqrt(weights)
+        self._offset = float(np.average(numbers, weights=weights))
+        values, vectors = eigh(self._roots[:, None] * kernel * self._roots, driver="evd")
+        self._values, self._vectors = values[values > 0], vectors[:, values > 0]
+        self._projected = (self._roots * (numbers - self._offset)) @ self._vectors
+
+    def learn(self, penalty: float) -> KernelModel:
+        shrunk = self._projected / (self._values + penalty)
+        return KernelModel(self._roots * (self._vectors @ shrunk), self._offset)
 
 
 class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
