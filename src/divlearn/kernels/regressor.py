@@ -8,6 +8,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Annotated
 
+import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import eigh
 
