@@ -120,6 +120,10 @@ def engine(engine_name):
     return make_engine(engine_name)
 
 
+# Modules that share tables of divergences at the same points.
+TABLES = ("kernels.classifier.POINTS", "kernels.regressor.POINTS", "nearest.regressor.POINTS")
+
+
 def shorten_grids(patch: pytest.MonkeyPatch) -> None:
     """Leave few candidates and steps, for tests of what is around the search."""
     for name, few in {
@@ -128,7 +132,7 @@ def shorten_grids(patch: pytest.MonkeyPatch) -> None:
         "iddl.learning._CHOOSING_ITERATIONS": 1,
         "iddl.solvers._INNER": 2,
         "iddl.base._RANKS": (),
-        "kernels.classifier.POINTS": [(0.0, 0.0), (0.5, 0.5)],
+        **{name: [(0.0, 0.0), (0.5, 0.5)] for name in TABLES},
         **SHORT,
         "outliers._STILL": 1e-2,
     }.items():

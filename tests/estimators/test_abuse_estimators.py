@@ -27,7 +27,7 @@ ESTIMATORS = {
     "IDDLClassifier, stochastic": divlearn.IDDLClassifier(
         3,
         rank="full",
-        loss="hinge",
+        loss="softmax",
         recipe=Recipe(penalty=1e-2, solver="stochastic"),
         max_iter=1,
         cv=None,
@@ -53,7 +53,7 @@ ESTIMATORS = {
     "Recenter": divlearn.Recenter(),
     "Recenter, stretching": divlearn.Recenter("burg", stretch=True),
     "LogEuclideanSVM": baselines.LogEuclideanSVM(**SEED),
-    "LEML": baselines.LEML(20, max_iter=2, **SEED),
+    "LEML": baselines.LEML(8, max_iter=1, **SEED),
     "RSPDL": baselines.RSPDL(2, penalty=0.1, max_iter=1, **SEED),
     "KernelLLC": baselines.KernelLLC(4, **SEED),
     "KernelSparseCoding": baselines.KernelSparseCoding(3, penalty=0.1, max_iter=1, **SEED),
