@@ -25,10 +25,9 @@ from divlearn.nearest import neighbors
 SEED = {"random_state": 0}
 ONE_START = {"n_init": 1, **SEED}
 FAST = {
-    "divergence": "stein",
     "rank": "full",
     "max_iter": 1,
-    "cv": None,
+    "cv": 2,
     "recipe": Recipe(penalty=1e-2, init="samples"),
     **SEED,
 }
