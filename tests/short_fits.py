@@ -8,4 +8,5 @@ SHORT = {
     "baselines.coded._PENALTIES": (10.0,),
     "baselines.coded._STEPS": 1,
     "baselines.rspdl._INNER": 10,
+    "iddl.base._FEWEST_ATOMS": 0,
 }
