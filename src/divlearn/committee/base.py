@@ -19,6 +19,7 @@ from divlearn.fitting.held_out import Folded
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import Checked
 from divlearn.fitting.progress import on_progress, say, tell
+from divlearn.iddl.base import default_atoms
 from divlearn.kernels import POINTS
 from divlearn.kernels.shared import make_tables, shared_columns
 from divlearn.threads import check_jobs
@@ -177,7 +178,8 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
     def _estimate(self, kind: str, found: Members, training: _D) -> float:
         """Guess the seconds that a kind of member takes, from a few pairs of matrices."""
         data = training.data
-        n, n_atoms = len(data.matrices), 3 * len(np.unique(data.strata))
+        n = len(data.matrices)
+        n_atoms = default_atoms(n, len(np.unique(data.strata)))
         n_columns = len(shared_columns(training))
         pairs = {
             "kernel": n * n_columns / (2 if n_columns == n else 1),

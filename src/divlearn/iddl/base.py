@@ -78,6 +78,14 @@ _SCREENING_FOLDS = 4  # where nothing is averaged
 _MANY = 1000  # matrices: if none is wrong, more than 0.3 % of new ones are unlikely to be
 
 
+def default_atoms(n_matrices: int, n_groups: int) -> int:
+    """Count atoms of full rank, as many for each of the classes."""
+    wanted = max(_ATOMS_PER_CLASS, -(-_FEWEST_ATOMS // n_groups))
+    share = n_matrices // (_MATRICES_PER_ATOM * n_groups)
+    each = max(1, min(wanted, _MOST_ATOMS // n_groups, share))
+    return min(each * n_groups, n_matrices)
+
+
 class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     loss: str | Loss | type[Loss] = "auto"
     models_: list[Model]  # files of models are checked by these
@@ -354,10 +362,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         if self.n_atoms == "auto" and self._how.atoms_per_class is not None:
             return self._how.atoms_per_class * n_groups
         if self.n_atoms == "auto":
-            wanted = max(_ATOMS_PER_CLASS, -(-_FEWEST_ATOMS // n_groups))
-            share = n_matrices // (_MATRICES_PER_ATOM * n_groups)
-            each = max(1, min(wanted, _MOST_ATOMS // n_groups, share))
-            return min(each * n_groups, n_matrices)
+            return default_atoms(n_matrices, n_groups)
         if isinstance(self.n_atoms, bool) or not isinstance(self.n_atoms, int | np.integer):
             raise ValueError(f'n_atoms={self.n_atoms!r} must be "auto" or an integer')
         if not 1 <= self.n_atoms <= n_matrices:
