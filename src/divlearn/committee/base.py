@@ -14,7 +14,7 @@ from divlearn.checks import RandomState, is_number
 from divlearn.committee.weights import Average, count_samples
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
-from divlearn.fitting.folds import Splitter
+from divlearn.fitting.folds import Splitter, number_units
 from divlearn.fitting.held_out import Folded
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import Checked
@@ -197,8 +197,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
     def _count(self, training: _D) -> tuple[RealArray, Indices]:
         """Count held-out matrices in the weights of members, and number what is independent."""
         data, tested = training.data, training.tested
-        groups = data.kept_groups
-        units = np.unique(tested if groups is None else groups[tested], return_inverse=True)[1]
+        units = number_units(tested, data.kept_groups)
         return count_samples(data.weights[tested], units), units
 
     def _average(

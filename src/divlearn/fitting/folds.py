@@ -160,6 +160,11 @@ def check_groups(groups: ArrayLike | None, n_matrices: int) -> Labels | None:
     return known
 
 
+def number_units(rows: Indices, groups: Labels | None) -> Indices:
+    """Return numbers of what is independent: the groups of rows, or their matrices."""
+    return np.unique(rows if groups is None else groups[rows], return_inverse=True)[1]
+
+
 def count_groups(codes: Indices, groups: Labels | None) -> Indices:
     """Count the groups of every class, or its matrices where there are none."""
     if groups is None:

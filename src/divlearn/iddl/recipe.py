@@ -31,7 +31,7 @@ class Recipe:
     init : {"class-kmeans", "kmeans", "samples", "identity"} or array of atoms
         Initial atoms.
     atoms_per_class : int, optional
-        Their number for ``n_atoms="auto"``. By default 3, fewer for small or many classes.
+        Their number for ``n_atoms="auto"``, instead of the usual one.
     start : pair of floats, optional
         Initial (alpha, beta) of the divergences "S", "V" and "N"; by default the best of a grid.
     penalty : float, "auto" or "cv", default="auto"

@@ -13,7 +13,7 @@ from divlearn.engines import Engine, get_engine
 from divlearn.engines.cpu import cpu_engine
 from divlearn.engines.dask import as_dask
 from divlearn.fitting.calibration import fit_temperature, log_softmax
-from divlearn.fitting.folds import Folds, Splitter, make_folds
+from divlearn.fitting.folds import Folds, Splitter, make_folds, number_units
 from divlearn.fitting.held_out import Memo
 from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.regression import Numbered
@@ -62,8 +62,7 @@ class Task:
         These are independent of each other.
         """
         rows = np.concatenate([held for _, held in self.folds])
-        known = rows if self.groups is None else self.groups[rows]
-        return np.bincount(np.unique(known, return_inverse=True)[1], values).astype(float)
+        return np.bincount(number_units(rows, self.groups), values).astype(float)
 
     def scale(self, scores: RealArray, rows: Indices) -> float:
         """Return the factor that makes scores of several models comparable."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.fitting.calibration import calibrate
-from divlearn.fitting.folds import Folds
+from divlearn.fitting.folds import Folds, number_units
 from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.selection import average_held_out, mean_with_error
 from divlearn.heads.discriminants import fit_lda
@@ -55,12 +55,7 @@ def _group_losses(data: Labelled, folds: Folds, align: Align, name: str) -> Real
         found = fit_lda(vectors[train], codes, np.bincount(codes) / len(codes))
         parts.append(found.decide(vectors[held])[..., None])
     rows, scores = average_held_out(parts, folds, len(data.codes))
-    codes, groups = data.codes[rows], _number(data.groups, rows)
+    codes, groups = data.codes[rows], number_units(rows, data.groups)
     known = calibrate(scores, codes, data.weights[rows]).log_probabilities(scores)
     logarithms = np.maximum(known[np.arange(len(rows)), codes], _LEAST)
     return -np.bincount(groups, logarithms) / np.bincount(groups)
-
-
-def _number(groups: Labels | None, rows: Indices) -> Indices:
-    assert groups is not None
-    return np.unique(groups[rows], return_inverse=True)[1]
