@@ -16,7 +16,7 @@ from sklearn.svm import SVC
 
 from divlearn.fitting.calibration import calibrate
 from divlearn.kernels import POINTS, DivergenceKernel, DivergenceKernelClassifier
-from divlearn.kernels.classifier import COUPLED, SHARPNESSES, couple
+from divlearn.kernels.classifier import COUPLED, SHARPNESSES, compact, couple
 
 SMALL = {"alphas": [0.5], "betas": [0.5], "scales": [0.5, 2], "C": [1, 10]}
 
@@ -426,3 +426,16 @@ def test_decisions_that_are_all_right_leave_a_doubt():
     scores = COUPLED.all(decisions)
     probabilities = np.exp(calibrate(scores, codes, np.ones(30)).log_probabilities(scores))
     assert probabilities[np.arange(30), codes].mean() == pytest.approx(1 - 1 / 32, rel=1e-3)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 12])
+def test_kept_decisions_score_as_all_pairs_do_and_do_not_grow_with_them(n_classes):
+    n_pairs = n_classes * (n_classes - 1) // 2
+    decisions = np.random.default_rng(0).standard_normal((5, n_pairs))
+    if n_classes == 2:
+        decisions = decisions[:, 0]
+    kept = compact(decisions)
+    assert kept.size <= 5 * n_classes * len(SHARPNESSES)
+    for form in range(len(SHARPNESSES)):
+        expected = couple(decisions, SHARPNESSES[form])
+        np.testing.assert_array_equal(COUPLED.score(kept, form), expected)

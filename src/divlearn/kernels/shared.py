@@ -12,7 +12,8 @@ from divlearn.kernels import tables
 from divlearn.kernels.landmarks import LARGE, Landmarks, make_definite, pick_landmarks
 from divlearn.kernels.tables import Point, decay
 
-_LARGEST_TABLE = 2**31  # bytes
+_LARGEST_TABLE = 2**32  # bytes, of all divergences
+_DIVERGENCES = 6  # that landmarks leave room for: those that are tried by default
 
 
 def are_many(training: Folded, most: int | None = None) -> bool:
@@ -23,7 +24,10 @@ def are_many(training: Folded, most: int | None = None) -> bool:
 def shared_columns(training: Folded, most: int | None = None) -> Indices:
     """Rows of the matrices that tables have columns for: all, or landmarks where there are many."""
     strata = training.data.strata
-    return pick_landmarks(strata) if are_many(training, most) else np.arange(len(strata))
+    if not are_many(training, most):
+        return np.arange(len(strata))
+    room = _LARGEST_TABLE // (8 * len(strata) * _DIVERGENCES)
+    return pick_landmarks(strata, max(1, room))
 
 
 def shared_tables(

@@ -24,7 +24,7 @@ from divlearn.heads.discriminants import RDA, Linear, Quadratic, fit_lda, span
 from divlearn.heads.heads import solve_head
 from divlearn.heads.losses import SoftmaxLoss
 from divlearn.heads.samples import Head, Samples
-from divlearn.kernels.classifier import COUPLED, Candidate
+from divlearn.kernels.classifier import COUPLED, Candidate, compact
 from divlearn.kernels.landmarks import (
     Landmarks,
     LeastSquares,
@@ -180,8 +180,7 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
     def _decide(self, model: Model, training: Training, number: int) -> RealArray:
         _, vectors, deviation = space(training, self.at, number)
         decisions = to_host(model.decide(vectors[training.parts[number][1]] / deviation))
-        # Scores of classes take less memory than decisions between pairs.
-        return COUPLED.all(decisions) if isinstance(model, Machine) else decisions
+        return compact(decisions) if isinstance(model, Machine) else decisions
 
     def _decide_new(self, new: Prepared) -> RealArray:
         return self.model_.decide(log_vectors(new, self.whitener_) / self.deviation_)
