@@ -109,11 +109,19 @@ def judge_by_accuracy(
         folds[judged],
         None if groups is None else groups[judged],
     )
-    return _answer(everyone, grid, alphas, betas, len(matrices))
+    return _answer(everyone, grid, alphas, betas, _say_judged(len(judged), codes))
+
+
+def _say_judged(n_judged: int, codes: Indices) -> str:
+    n_wanted, n_given = len(plane.draw_judged(codes)), len(codes)
+    message = say_how_many(n_judged, n_wanted, "matrices were judged")
+    if n_wanted == n_given:
+        return message
+    return f"{message}, drawn from {n_given:,}, by neighbours and means of all"
 
 
 def _answer(
-    everyone: _Contenders, grid: RealArray, alphas: RealArray, betas: RealArray, n_given: int
+    everyone: _Contenders, grid: RealArray, alphas: RealArray, betas: RealArray, message: str
 ) -> WhichDivergence:
     def choose(scores: RealArray) -> int:
         return int(plane.rank_best(grid, np.round(scores, _DECIMALS))[0])
@@ -140,7 +148,7 @@ def _answer(
         betas=betas,
         map=surface.reshape(len(alphas), len(betas)),
         n_matrices=n,
-        message=say_how_many(n, n_given, "matrices were judged"),
+        message=message,
         chosen=tuple(places[choice] for choice in choices),
         chance=1 / len(counts),
         p_chance=p_chance,
