@@ -199,7 +199,8 @@ def channel_importance(
     folds = data.folds(cv, rng)
     if method == "permute":
         _check_folds(folds, data)
-    repeats, done = n_repeats if method == "permute" else 0, []
+    repeats = n_repeats if method == "permute" else 0
+    done: list[tuple[Indices, RealArray]] = []
     with (
         user_call(),
         narrated("channel_importance", verbose),
