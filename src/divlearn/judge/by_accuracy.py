@@ -1,6 +1,6 @@
 """The divergence that suits labelled matrices: held-out accuracies of means and of neighbours."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import Any, Self
@@ -29,7 +29,14 @@ from divlearn.judge.significance import (
     p_above_chance,
     standard_error,
 )
-from divlearn.means import arithmetic_mean, harmonic_mean, mean_abld, search_mean
+from divlearn.means import (
+    Slope,
+    arithmetic_mean,
+    harmonic_mean,
+    mean_abld,
+    run_searches,
+    search_mean,
+)
 from divlearn.nearest import plane
 from divlearn.nearest.plane import NAMED, NAMED_POINTS, Flags
 from divlearn.sharded.blocks import engine_for
@@ -257,19 +264,12 @@ def _find_means(matrices: RealArray, kept: Flags, point: Point, engine: Engine) 
     data = engine.keep(Prepared.checked(matrices))
     start = mean_abld(data, *point, tol=_ROUGH, engine=engine).mean
     searches = [search_mean(*point, start, _TOLERANCE, _STEPS) for _ in kept]
-    means = np.empty((len(kept), *start.shape))
     suited = engine_for(engine, kept.size, data.d)
-    with np.errstate(over="ignore", invalid="ignore"):  # steps that go too far are not taken
-        trials = {part: next(search) for part, search in enumerate(searches)}
-        while trials:
-            asked, places = list(trials), np.stack(list(trials.values()))
-            weights = shares[:, asked]
-            back = suited.pullback(data, places, *point, weights, parameters=False, values=True)
-            values = (weights * to_host(back.values)).sum(axis=0)
-            for part, value, slope in zip(asked, values, -to_host(back.whitened), strict=True):
-                try:
-                    trials[part] = searches[part].send((float(value), slope))
-                except StopIteration as end:
-                    means[part] = end.value.mean
-                    del trials[part]
-    return means
+
+    def evaluate(asked: list[int], trials: RealArray) -> Iterable[Slope]:
+        weights = shares[:, asked]
+        back = suited.pullback(data, trials, *point, weights, parameters=False, values=True)
+        values = (weights * to_host(back.values)).sum(axis=0)
+        return zip(values.tolist(), -to_host(back.whitened), strict=True)
+
+    return np.stack([found.mean for found in run_searches(searches, evaluate)])

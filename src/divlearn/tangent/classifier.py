@@ -14,7 +14,7 @@ from sklearn.svm import SVC
 
 from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
 from divlearn.checks import ClassWeight, RandomState
-from divlearn.engines import Engine, Prepared
+from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.calibration import SCORES, Forms
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Folded
@@ -37,7 +37,7 @@ from divlearn.kernels.shared import are_many
 from divlearn.kernels.tables import decay
 from divlearn.log_vectors import log_vectors, squared_distances
 from divlearn.means import mean_abld
-from divlearn.sharded.blocks import Block, EngineChoice
+from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import MemoryShards
 
 
@@ -277,7 +277,7 @@ def _path_on_device(
     """Do the same by Newton's method, which takes few passes over vectors on a device."""
     targets, shares = (to_device_of(one, vectors) for one in (indicate(y), weights / weights.sum()))
     # Heads see targets and features only.
-    shards = MemoryShards(Block(0, Prepared.checked(vectors), EngineChoice(), None, weights))
+    shards = MemoryShards(Block(0, Prepared.checked(vectors), get_engine, None, weights))
     samples = Samples(shards, [(targets, shares)], [vectors], True)
     # Of two classes only the difference has a penalty, which is twice as large as both.
     factor = 1.0 if targets.shape[1] == 2 else 0.5
