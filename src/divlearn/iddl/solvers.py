@@ -13,8 +13,11 @@ from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.progress import tell
 from divlearn.iddl.objective import Dictionary, Memo, Objective, encode_rows
 from divlearn.optim.frames import in_frames, move_frames
-from divlearn.optim.gradients import minimize_conjugate_gradient, minimize_projected_gradient
-from divlearn.optim.lbfgs import minimize_lbfgs
+from divlearn.optim.gradients import (
+    minimize_conjugate_gradient,
+    minimize_lbfgs,
+    minimize_projected_gradient,
+)
 from divlearn.optim.problem import Problem, Progress, Trial
 from divlearn.sharded.blocks import Block
 from divlearn.spd import usable
@@ -94,11 +97,11 @@ def solve_joint(
 
     def callback(progress: Progress) -> str | None:
         nonlocal largest
-        if is_interrupted() and progress.iteration < max_iter:  # in another model's thread
+        if is_interrupted() and progress.n_iter < max_iter:  # in another model's thread
             raise KeyboardInterrupt
         norm = progress.gradient_norm
-        largest = norm if progress.iteration == 0 else largest
-        run.note(progress.iteration, progress.trial, norm, "joint")
+        largest = norm if progress.n_iter == 0 else largest
+        run.note(progress.n_iter, progress.trial, norm, "joint")
         if not norm <= tol * largest:
             return None
         share = norm / largest if largest else 0.0
