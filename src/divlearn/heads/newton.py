@@ -8,7 +8,7 @@ import numpy as np
 
 from divlearn.arrays import RealArray, on_device, to_device_of, to_host
 from divlearn.checks import check_finite
-from divlearn.engines.softmax import is_compiled, newton_step, softmax_sums
+from divlearn.engines.compiled import is_compiled, newton_step, softmax_sums
 from divlearn.heads.losses import Loss, SoftmaxLoss, Targets
 from divlearn.heads.samples import Head, Samples
 from divlearn.sharded.blocks import Block

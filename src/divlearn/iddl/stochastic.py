@@ -192,7 +192,7 @@ def _on_host(trial: Trial) -> Trial:
     """Keep what prediction needs of a trial; encodings of all data need room."""
     point = replace(trial.point, frames=to_host(trial.point.frames))
     units = units_on_host(trial.memo.units)
-    return replace(trial, point=point, memo=replace(trial.memo, V=(), units=units, trace=None))
+    return replace(trial, point=point, memo=replace(trial.memo, V=(), units=units, pull=None))
 
 
 # --- minibatches ----------------------------------------------------------------------------------
