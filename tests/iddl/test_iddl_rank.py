@@ -12,7 +12,9 @@ from divlearn import IDDLClassifier, IDDLRegressor, IDDLTransformer, load, save
 from divlearn.heads.losses import SoftmaxLoss
 from divlearn.iddl import Recipe
 from divlearn.iddl.features import FeatureMap, make_variant
-from divlearn.iddl.learning import Choice, Learned, join_ranks
+from divlearn.iddl.joining import join_ranks
+from divlearn.iddl.judging import Choice
+from divlearn.iddl.learning import Learned
 from divlearn.iddl.objective import Filters, Objective
 from divlearn.iddl.training import Model, initial_filters
 from divlearn.sharded.opening import open_data
