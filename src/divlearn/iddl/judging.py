@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 
@@ -13,18 +14,20 @@ from divlearn.divergence.named import MEMBERS
 from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.progress import tell, track
 from divlearn.fitting.selection import mean_with_error
-from divlearn.heads.heads import scores_of, solve_head
+from divlearn.heads.heads import scores_of, solve_head, solve_heads
 from divlearn.heads.losses import Loss
 from divlearn.heads.samples import Head, Samples
-from divlearn.iddl.features import Point, Variant
-from divlearn.iddl.objective import are_filters
-from divlearn.iddl.training import Judge, Model, Part, Settings, train
+from divlearn.iddl.features import FeatureMap, Point, Variant
+from divlearn.iddl.objective import Settings, are_filters, encode_rows
+from divlearn.iddl.training import Judge, Model, Part, train
+from divlearn.sharded.blocks import Block
 from divlearn.threads import side_by_side
 
 # Weaker penalties are tried until two in a row, or one by this factor, do worse than the best.
 _WORSE = 1.03
 _CLEARLY = 2.0  # standard errors of a difference that counts in a summary
 JUDGED = 1e-3  # tolerance of heads: beyond it, predictions do not change but by noise
+_VALUES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0)  # of alpha and beta on the grid
 _CHOOSING_ITERATIONS = 10  # of models that only choose a penalty
 
 
@@ -192,6 +195,52 @@ def choose_penalty(
         choices.append(Choice(settings.loss, penalty, rows, said, judge(said, rows)))
         tell("penalties", len(choices), len(penalties), f"loss {choices[-1].held_out_loss:.4g}")
     return choices
+
+
+def search_plane(
+    parts: Sequence[Part], settings: Settings, judge: Judge, *, tied: bool
+) -> list[tuple[float, float]]:
+    """Find the points whose divergences to the first atoms, with a head, do best held out.
+
+    Returns the best without each fold, which the model of the fold starts from, and that of all.
+    """
+    points = list(product(_VALUES, _VALUES))
+    if tied:
+        points = [(a, b) for a, b in points if a == b > 0]
+    rows = np.concatenate([part.rows for part in parts])
+    scores = np.concatenate([_scores(part, settings, points) for part in parts], axis=1)
+    shares = np.stack([judge(one, rows) for one in scores])
+    others = [np.flatnonzero(~np.isin(rows, part.rows)) for part in parts]
+    everything = np.arange(len(rows))
+    judged = [some if len(some) else everything for some in (*others, everything)]
+    return [points[int(shares[:, some].sum(axis=1).argmin())] for some in judged]
+
+
+def _scores(part: Part, settings: Settings, points: Sequence[tuple[float, float]]) -> RealArray:
+    """Scores of what is held out by heads of what is seen, (n_points, n_matrices, n_outputs)."""
+    seen, unseen = (_encode(block, part.atoms, points) for block in (part.shards.whole, part.held))
+    known = part.shards, part.targets, [seen.reshape(len(seen), -1)]
+    feature_map = FeatureMap.start(*known, plain=settings.loss.plain)
+    units = feature_map.units(*known)
+
+    def stack(V: RealArray) -> RealArray:
+        """Features of every point, in one piece of memory each, as products need them."""
+        features = feature_map.compute(V.reshape(len(V), -1), units)
+        return np.moveaxis(features.reshape(V.shape), 2, 0).copy()
+
+    loss = settings.loss.with_tolerance()
+    heads = solve_heads(loss, part.shards, part.targets, stack(seen), settings.penalty)
+    return to_host(scores_of(heads, stack(unseen)))
+
+
+def _encode(
+    block: Block | None, atoms: RealArray, points: Sequence[tuple[float, float]]
+) -> RealArray:
+    """Divergences to atoms, (n_matrices, n_atoms, n_points)."""
+    assert block is not None
+    pairs = np.broadcast_to(points, (len(atoms), len(points), 2))
+    V = encode_rows(block, atoms, pairs[..., 0], pairs[..., 1])
+    return V.reshape(len(V), len(atoms), -1)[..., : len(points)]
 
 
 # --- in words -------------------------------------------------------------------------------------

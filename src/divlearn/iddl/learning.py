@@ -28,14 +28,13 @@ from divlearn.iddl.judging import (
     least,
     loss_without_each,
 )
-from divlearn.iddl.objective import are_filters
+from divlearn.iddl.objective import Settings, are_filters
 from divlearn.iddl.training import (
     Discriminant,
     History,
     Judge,
     Model,
     Part,
-    Settings,
     Trained,
     train,
 )

@@ -87,6 +87,20 @@ class Filters(Dictionary):
 
 
 @dataclass(frozen=True, eq=False)
+class Settings:
+    """How a model is learned."""
+
+    loss: Loss
+    penalty: float  # on the squared norm of the head
+    tether: float = 0.0  # the penalty on the squared distance of the atoms to the first ones
+    solver: str = "joint"
+    max_iter: int = 10
+    learn_atoms: bool = True
+    learn_parameters: bool = True
+    seed: int = 0  # of minibatches
+
+
+@dataclass(frozen=True, eq=False)
 class Memo:
     """What the objective computed at a dictionary: divergences, their units, and the head."""
 
@@ -105,7 +119,7 @@ class Objective:
     along the step is the identity.
 
     `targets` of a block are targets, shape (n_matrices, n_outputs), and weights; all weights sum to
-    one. Trials include `tether` times the mean squared distance of the atoms to `anchors`.
+    one. Trials include the tether times the mean squared distance of the atoms to `anchors`.
     """
 
     def __init__(
@@ -114,23 +128,15 @@ class Objective:
         targets: Parts,
         variant: Variant,
         feature_map: FeatureMap,
-        loss: Loss,
-        gamma: float,
-        *,
-        learn_atoms: bool = True,
-        learn_parameters: bool = True,
-        tether: float = 0.0,
+        settings: Settings,
         anchors: RealArray | None = None,
     ) -> None:
-        self.shards = shards
-        self.targets = targets
-        self.variant = variant
-        self.feature_map = feature_map
-        self.loss = loss
-        self.gamma = gamma
-        self.learn_atoms = learn_atoms
-        self.learn_parameters = learn_parameters and variant.learned
-        self.tether, self.anchors = tether if learn_atoms else 0.0, anchors
+        self.shards, self.targets = shards, targets
+        self.variant, self.feature_map = variant, feature_map
+        self.settings, self.loss, self.gamma = settings, settings.loss, settings.penalty
+        self.learn_atoms = settings.learn_atoms
+        self.learn_parameters = settings.learn_parameters and variant.learned
+        self.tether, self.anchors = settings.tether if settings.learn_atoms else 0.0, anchors
         self._seen_ways: tuple[Dictionary, RealArray] | None = None  # with its ways back
         self.eigenproblems = 0  # pairs of a matrix and an atom that were decomposed so far
         self.warm: Head | None = None  # where the next head starts from

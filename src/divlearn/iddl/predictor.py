@@ -34,17 +34,16 @@ from divlearn.iddl.judging import (
     choose_heads,
     choose_penalty,
     name_point,
+    search_plane,
     shares_without_each,
 )
 from divlearn.iddl.learning import Ensemble, Learned, learn_single, train_folds
-from divlearn.iddl.objective import are_filters
+from divlearn.iddl.objective import Settings, are_filters
 from divlearn.iddl.tasks import Task, make_task
 from divlearn.iddl.training import (
     Part,
-    Settings,
     count_workers,
     initial_filters,
-    search_plane,
     start_model,
     sum_scores,
 )
