@@ -234,7 +234,7 @@ def objective_time() -> dict[str, float]:
     """One objective and gradient of IDDL, 13,375 x 775, d = 51, the data on the GPU."""
     from divlearn.heads.losses import RidgeLoss
     from divlearn.iddl.features import FeatureMap, make_variant
-    from divlearn.iddl.objective import Dictionary, Objective, encode_rows
+    from divlearn.iddl.objective import Dictionary, Objective, Settings, encode_rows
     from divlearn.sharded.opening import open_data
 
     n, n_atoms, d = 13_375, 775, 51
@@ -245,7 +245,7 @@ def objective_time() -> dict[str, float]:
     targets = [tuple(map(shards.place, arrays))]
     V = shards.hold(encode_rows, B, *variant.expand(variant.start))
     features = FeatureMap.start(shards, targets, V, plain=False)
-    objective = Objective(shards, targets, variant, features, RidgeLoss(), gamma=1e-3)
+    objective = Objective(shards, targets, variant, features, Settings(RidgeLoss(), 1e-3))
     point = Dictionary(np.linalg.cholesky(B), variant.start)
     found: dict[str, float] = {}
     for _ in range(2):  # the first time loads kernels

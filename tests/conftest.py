@@ -127,11 +127,11 @@ TABLES = ("kernels.classifier.POINTS", "kernels.regressor.POINTS", "nearest.regr
 def shorten_grids(patch: pytest.MonkeyPatch) -> None:
     """Leave few candidates and steps, for tests of what is around the search."""
     for name, few in {
-        "iddl.base._PENALTIES": (1e-3, 1e-2),
-        "iddl.base._LEARNED_PENALTIES": (1e-2, 1e-1),
-        "iddl.learning._CHOOSING_ITERATIONS": 1,
+        "iddl.predictor._PENALTIES": (1e-3, 1e-2),
+        "iddl.predictor._LEARNED_PENALTIES": (1e-2, 1e-1),
+        "iddl.judging._CHOOSING_ITERATIONS": 1,
         "iddl.solvers._INNER": 2,
-        "iddl.base._RANKS": (),
+        "iddl.predictor._RANKS": (),
         **{name: [(0.0, 0.0), (0.5, 0.5)] for name in TABLES},
         **SHORT,
         "outliers._STILL": 1e-2,

@@ -164,10 +164,8 @@ class FakeDeviceEngine(ReferenceEngine):
     def pull_filters(self, data, filters, alpha, beta, cotangent, *, parameters=False):
         inside, filters, cotangent = _inside(data, filters, cotangent)
         known = inside, filters, alpha, beta, cotangent
-        back = super().pull_filters(*known, parameters=parameters)
-        if not isinstance(data, DeviceData):
-            return back
-        return back._replace(filters=DeviceArray(back.filters))
+        gradient, *slopes = super().pull_filters(*known, parameters=parameters)
+        return DeviceArray(gradient) if isinstance(data, DeviceData) else gradient, *slopes
 
 
 def _inside(data, *arrays):

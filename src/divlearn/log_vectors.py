@@ -16,6 +16,7 @@ from divlearn.threads import one_thread
 _ROUNDING = float(np.finfo(float).eps)  # of an eigenvalue on a device, relative to the largest
 _BLOCK_ENTRIES = 1 << 23  # of matrices whose logarithms are taken at a time
 _TOLERANCE, _MAX_ITER = 1e-4, 300  # as in KMeans
+_MOST_DISTANCES = 1 << 24  # between all vectors, if they are to be known at once
 
 
 def log_vectors(matrices: RealArray | Prepared, whitener: RealArray | None = None) -> RealArray:
@@ -115,3 +116,41 @@ def greedy_seeds(
         chosen.append(int(trials[best]))
         nearest = table[:, best]
     return chosen
+
+
+def find_centres(vectors: RealArray, n: int, random_state: np.random.RandomState) -> RealArray:
+    """Means of k-means; where there are too few different vectors, some come twice."""
+    # Vectors that differ in one entry differ: to compare whole ones takes long.
+    n_different = len(np.unique(to_host(vectors[:, 0])))
+    k = n if n_different >= n else min(n, len(np.unique(to_host(vectors), axis=0)))
+    centres = _means(vectors, _seeds(vectors, k, random_state), k, random_state)
+    return centres if k == n else centres[to_device_of(np.arange(n) % k, centres)]
+
+
+def _means(
+    vectors: RealArray, seeds: list[int] | None, k: int, random_state: np.random.RandomState
+) -> RealArray:
+    """Means of k-means, where the vectors are."""
+    if on_device(vectors) and seeds is not None:
+        found = refine_centres(vectors, vectors[to_device_of(np.array(seeds), vectors)])
+        if found is not None:
+            return found
+    host = to_host(vectors)
+    init = "k-means++" if seeds is None else host[seeds]
+    start = KMeans(k, init=init, n_init=1, random_state=random_state)
+    return to_device_of(fit_vectors(start, host).cluster_centers_, vectors)
+
+
+def _seeds(vectors: RealArray, n: int, random_state: np.random.RandomState) -> list[int] | None:
+    """Seeds of k-means, as KMeans draws them, from one product for all distances if that fits."""
+    if len(vectors) ** 2 > _MOST_DISTANCES:
+        return None
+    centred = vectors - vectors.mean(axis=0)
+    products = to_host(centred @ centred.T)
+    squares = np.diagonal(products)
+
+    def measure(some: Indices) -> RealArray:
+        rows: RealArray = squares + squares[some, None] - 2 * products[some]
+        return np.maximum(rows, 0, out=rows).T
+
+    return greedy_seeds(measure, np.ones(len(vectors)), n, random_state)

@@ -16,7 +16,7 @@ from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic
 from divlearn.hermitian import from_real_form
 from divlearn.optim.frames import in_frames, move_frames
-from divlearn.optim.lbfgs import Memory
+from divlearn.optim.gradients import Memory
 from divlearn.spd import check_spd
 from divlearn.spectral import clip_f_t, invert_f_t
 from divlearn.weights import check_weights

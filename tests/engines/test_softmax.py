@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax, softmax
 
+from divlearn.engines.compiled import newton_step, softmax_sums
 from divlearn.engines.cpu import available_engines
-from divlearn.engines.softmax import newton_step, softmax_sums
 
 if "native" not in available_engines():
     pytest.skip("needs the compiled engine", allow_module_level=True)

@@ -55,7 +55,7 @@ def data():
 @pytest.mark.parametrize("name", FITS)
 def test_killed_after_every_stage(data, tmp_path, monkeypatch, name):
     model, n_stages = FITS[name]
-    monkeypatch.setattr("divlearn.iddl.base._RANKS", (1,))
+    monkeypatch.setattr("divlearn.iddl.predictor._RANKS", (1,))
     assert_resumes(model, tmp_path / "fit", *data, n_stages=n_stages)
 
 

@@ -59,7 +59,7 @@ def test_rda_is_that_of_the_formula_in_full_space(n_entries, shrink, pool, count
         S = (1 - shrink) * S + shrink * level * np.eye(n_entries)
         density = multivariate_normal(means[k], S)
         expected[:, k] = np.log(share) + density.logpdf(new)
-    scores = RDA(vectors, codes, weights).learn(shrink, pool).decide(new)
+    scores = RDA(vectors, codes, weights).learn(pool, shrink).decide(new)
     np.testing.assert_allclose(scores - scores[:, :1], expected - expected[:, :1], rtol=1e-8)
 
 
@@ -75,11 +75,11 @@ def test_rda_on_a_device_takes_classes_together(n_entries, counts, stacks, monke
     """Rows of zeros make them as large as each other; the model does not have these."""
     vectors, codes, new = make(n_entries, counts)
     weights = np.linspace(1, 2, len(codes))
-    right = RDA(vectors, codes, weights).learn(0.1, 0.5)
+    right = RDA(vectors, codes, weights).learn(pool=0.5, shrink=0.1)
     there = RDA(DeviceArray.send(vectors), codes, weights)
     shapes, solve = [], np.linalg.solve
     monkeypatch.setattr(np.linalg, "solve", lambda A, B: shapes.append(A.shape) or solve(A, B))
-    found = there.learn(0.1, 0.5).to_host()
+    found = there.learn(pool=0.5, shrink=0.1).to_host()
     assert found.factors.shape == right.factors.shape
     np.testing.assert_array_equal(found.starts, right.starts)
     np.testing.assert_allclose(found.decide(new), right.decide(new), rtol=1e-9)
@@ -96,13 +96,15 @@ def test_rda_without_pooling_is_the_regularised_qda_of_scikit_learn():
     r = 1 - (1 - 0.2) * divisor / 11
     s = np.sqrt(r / (0.2 * squares / 33 / 4))
     theirs = QuadraticDiscriminantAnalysis(reg_param=r).fit(s * vectors, codes)
-    found = softmax(RDA(vectors, codes, np.ones(36)).learn(0.2, 0.0).decide(new), axis=1)
+    found = softmax(
+        RDA(vectors, codes, np.ones(36)).learn(pool=0.0, shrink=0.2).decide(new), axis=1
+    )
     np.testing.assert_allclose(found, theirs.predict_proba(s * new), rtol=1e-8)
 
 
 def test_fully_pooled_rda_is_linear():
     vectors, codes, new = make(60)
-    model = RDA(vectors, codes, np.ones(len(codes))).learn(0.1, 1.0)
+    model = RDA(vectors, codes, np.ones(len(codes))).learn(pool=1.0, shrink=0.1)
     scores = model.decide(np.stack([new, -new, 0 * new]).reshape(-1, 60))
     scores = (scores - scores[:, :1]).reshape(3, -1, 3)
     np.testing.assert_allclose((scores[0] + scores[1]) / 2, scores[2], atol=1e-9)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from copy import copy
-from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -23,7 +22,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from divlearn import pairwise_abld
 from divlearn.datasets import make_wishart_clusters
 from divlearn.heads.losses import HingeLoss, RidgeLoss
-from divlearn.iddl import IDDLClassifier, Recipe, classifier, learning
+from divlearn.iddl import IDDLClassifier, Recipe, judging, learning
+from divlearn.iddl.tasks import Task
 
 FAST = {"n_atoms": 6, "rank": "full", "cv": 2, "max_iter": 3, "random_state": 0}
 
@@ -138,16 +138,15 @@ def test_history(data):
 @pytest.fixture
 def judged_by(monkeypatch):
     """Let held-out losses be those that are given, in turn; the last is for all that follow."""
-    make, losses = classifier.labelled_task, []
+    losses = []
 
     def give(some):
         losses[:] = some
 
-    def judge(scores, rows):
+    def judge(task, scores, rows):
         return np.full(len(rows), (losses.pop(0) if losses[1:] else losses[0]) / len(rows))
 
-    judged = lambda *args: replace(make(*args), judge=judge)  # noqa: E731
-    monkeypatch.setattr(classifier, "labelled_task", judged)
+    monkeypatch.setattr(Task, "judge", judge)
     return give
 
 
@@ -191,12 +190,12 @@ def test_heads_of_a_fold_are_chosen_without_it():
     for k in range(3):
         shares = np.full(6, 0.1)
         shares[rows[k]] = 1.0 + k / 10
-        choices.append(learning.Choice(None, k, np.arange(6), np.full((6, 1), float(k)), shares))
-    chooser = partial(learning.least, choices)
-    best, without = learning.choose_without_each(chooser, parts)
+        choices.append(judging.Choice(None, k, np.arange(6), np.full((6, 1), float(k)), shares))
+    chooser = partial(judging.least, choices)
+    best, without = judging.choose_without_each(chooser, parts)
     assert best.penalty == 0
     assert [one.penalty for one in without] == [0, 1, 2]
-    assert learning.loss_without_each(chooser, parts) == pytest.approx(6.6)
+    assert judging.loss_without_each(chooser, parts) == pytest.approx(6.6)
 
 
 def test_paper_preset(data):

@@ -15,8 +15,9 @@ from divlearn import IDDLClassifier, load, save
 from divlearn.datasets import make_wishart_clusters
 from divlearn.heads.discriminants import RDA
 from divlearn.heads.losses import SoftmaxLoss
-from divlearn.iddl.discriminants import add_discriminants
-from divlearn.iddl.learning import Choice, Learned
+from divlearn.iddl.joining import add_discriminants
+from divlearn.iddl.judging import Choice
+from divlearn.iddl.learning import Learned
 from divlearn.iddl.training import Model, sum_scores
 
 
@@ -90,7 +91,7 @@ def test_they_see_what_linear_heads_cannot(spread):
 def by_every_amount(features, codes, new):
     """Scores of discriminants with the amounts to choose from; these are tested elsewhere."""
     known = RDA(features, codes, np.ones(len(codes)))
-    every = product((0.003, 0.01, 0.03, 0.1, 0.3), (0.1, 0.5, 0.9))
+    every = product((0.1, 0.5, 0.9), (0.003, 0.01, 0.03, 0.1, 0.3))
     return [known.learn(*one).decide(new) for one in every]
 
 

@@ -15,7 +15,7 @@ from divlearn.fitting import listen
 from divlearn.geometry import logm
 from divlearn.heads.losses import LOSSES
 from divlearn.iddl.features import make_variant
-from divlearn.iddl.objective import Dictionary, Objective
+from divlearn.iddl.objective import Dictionary, Objective, Settings
 from divlearn.iddl.solvers import AtomBlock, ParameterBlock, solve_bcd, solve_joint
 from divlearn.iddl.stochastic import solve_stochastic
 from divlearn.iddl.training import initial_atoms, share_atoms
@@ -58,10 +58,8 @@ def make(
         [(np.eye(3)[labels], weights)],
         made,
         feature_map,
-        LOSSES[loss](bias=not plain),
-        gamma,
+        Settings(LOSSES[loss](bias=not plain), gamma, **options),
         anchors=X[-n_atoms:],
-        **options,
     )
     return objective, start
 

@@ -12,8 +12,10 @@ from divlearn import IDDLClassifier, IDDLRegressor, IDDLTransformer, load, save
 from divlearn.heads.losses import SoftmaxLoss
 from divlearn.iddl import Recipe
 from divlearn.iddl.features import FeatureMap, make_variant
-from divlearn.iddl.learning import Choice, Learned, join_ranks
-from divlearn.iddl.objective import Filters, Objective
+from divlearn.iddl.joining import join_ranks
+from divlearn.iddl.judging import Choice
+from divlearn.iddl.learning import Learned
+from divlearn.iddl.objective import Filters, Objective, Settings
 from divlearn.iddl.training import Model, initial_filters
 from divlearn.sharded.opening import open_data
 from divlearn.spd import invsqrtm
@@ -43,9 +45,7 @@ def test_gradients_of_the_objective_are_differences(divergence, rank):
         targets,
         variant,
         FeatureMap(np.tile(np.append(np.full(n_values - 1, 0.1), 0.0), 3)),
-        SoftmaxLoss(),
-        1e-2,
-        tether=0.1,
+        Settings(SoftmaxLoss(), 1e-2, tether=0.1),
         anchors=start.frames + 0.1,
     )
     gradient = objective.gradient(objective.trial(start))

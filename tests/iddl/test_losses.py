@@ -277,7 +277,7 @@ def test_rough_heads_leave_out_what_the_penalty_suppresses():
 def test_sums_over_many_rows_do_not_depend_on_threads(name, monkeypatch):
     features, targets, weights, _ = problem(n=2100)
     whole = solve(LOSSES[name](), features, targets, weights, 1e-3)
-    monkeypatch.setattr("divlearn.heads.newton._MUCH", 0)
+    monkeypatch.setattr("divlearn.heads.heads._MUCH", 0)
     heads = []
     for threads in ("1", "2"):
         monkeypatch.setenv("OMP_NUM_THREADS", threads)

@@ -32,10 +32,7 @@ def take(objective, rows):
         Objective,
         variant=objective.variant,
         feature_map=objective.feature_map,
-        loss=objective.loss,
-        gamma=objective.gamma,
-        learn_atoms=objective.learn_atoms,
-        learn_parameters=objective.learn_parameters,
+        settings=replace(objective.settings, tether=0.0),
     )
     return take_rows(objective.shards.whole, objective.targets[0], rows, make)
 

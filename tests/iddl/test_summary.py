@@ -8,7 +8,7 @@ from sklearn.model_selection import StratifiedKFold
 from divlearn import IDDLClassifier, IDDLRegressor, load, save
 from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl import Recipe
-from divlearn.iddl.summary import name_point
+from divlearn.iddl.judging import name_point
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,12 @@ from scipy.optimize import minimize
 from divlearn import mean_abld
 from divlearn.engines import get_engine
 from divlearn.optim.frames import in_frames, move_frames
-from divlearn.optim.gradients import minimize_conjugate_gradient, minimize_projected_gradient
-from divlearn.optim.lbfgs import Memory, minimize_lbfgs
+from divlearn.optim.gradients import (
+    Memory,
+    minimize_conjugate_gradient,
+    minimize_lbfgs,
+    minimize_projected_gradient,
+)
 from divlearn.optim.problem import Trial
 
 
@@ -162,7 +166,7 @@ def test_stopping(method):
         problem.trial(np.zeros(12)),
         max_iter=9,
         tol=0.0,
-        callback=lambda progress: "enough" if progress.iteration == 2 else None,
+        callback=lambda progress: "enough" if progress.n_iter == 2 else None,
     )
     assert (stopped.n_iter, stopped.message) == (2, "enough")
 

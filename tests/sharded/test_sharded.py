@@ -12,7 +12,7 @@ from divlearn.engines import get_engine
 from divlearn.heads.losses import LOSSES
 from divlearn.iddl import IDDLClassifier, Recipe
 from divlearn.iddl.features import column_moments, make_variant, merge_moments
-from divlearn.iddl.objective import Dictionary, Objective
+from divlearn.iddl.objective import Dictionary, Objective, Settings
 from divlearn.iddl.stochastic import _spread
 from divlearn.sharded import encode, open_shards
 from divlearn.sharded.opening import open_data
@@ -175,7 +175,7 @@ def test_objective_and_gradient_are_those_of_data_in_memory(data, loss, bias, pl
     variant = make_variant([(1.0, 0.5), (0.5, 0.0)], 3)
     V = engine.encode(X, X[:3], *variant.expand(variant.start)).reshape(len(X), -1)
     features, _ = start_features(V, shares, plain=plain)
-    known = variant, features, solver, 1e-2
+    known = variant, features, Settings(solver, 1e-2)
     wanted = np.eye(3)[y]
     whole = Objective(open_data(X), [(wanted, shares)], *known)
     cut = [slice(i, i + 9) for i in range(0, len(X), 9)]

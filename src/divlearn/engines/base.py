@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +11,9 @@ from numpy.typing import ArrayLike
 from divlearn.arrays import DeviceArray, IntArray, RealArray, as_real, to_device_of, to_host
 from divlearn.checks import check_count
 from divlearn.engines.data import (
+    Gradients,
     Prepared,
+    Pull,
     Pullback,
     Request,
     cast_results,
@@ -21,7 +21,6 @@ from divlearn.engines.data import (
     check_out,
     check_same_size,
     is_descending,
-    lost_atoms,
     permute,
     refuse_lost,
     refuse_nan,
@@ -29,7 +28,7 @@ from divlearn.engines.data import (
     typical_sizes,
 )
 from divlearn.engines.parameters import Parameters
-from divlearn.engines.projected import FilterPullback, encode_filters, pull_filters
+from divlearn.engines.projected import encode_filters, pull_filters
 from divlearn.geometry import logm
 from divlearn.spd import check_spd, usable
 from divlearn.threads import available_threads, limit_blas, map_rows, share
@@ -38,22 +37,6 @@ from divlearn.tolerances import condition_limit
 ACCURACIES = ("auto", "accurate", "fast")
 _BLOCK_ENTRIES = 1 << 15  # of matrices whose logarithms are taken at a time: they stay in cache
 _MOST_THREADS = 1024  # runtimes end the process where they cannot start the number asked for
-
-
-@dataclass(frozen=True, eq=False)
-class Trace:
-    """Divergences, and what computes their gradients, once.
-
-    Attributes
-    ----------
-    values : ndarray, as `Engine.encode` returns them.
-    pull : callable
-        Takes a cotangent, and whether gradients in the parameters are wanted; returns `whitened`,
-        `alpha` and `beta` of a `Pullback`.
-    """
-
-    values: RealArray
-    pull: Callable[[RealArray, bool], tuple[RealArray, RealArray | None, RealArray | None]]
 
 
 def _check_matrices(X: ArrayLike, name: str) -> RealArray:
@@ -218,8 +201,8 @@ class Engine(ABC):
         weights = self._weights(cotangent, shape, prepared)
         table = weights.reshape(len(weights), *resolved.alpha.shape)
         found = self._pullback(prepared, checked, Request(resolved, table, parameters, values))
-        refuse_lost(self.name, lost_atoms(found), len(found.whitened), weights)
         gradient, frames, first, second = found.atoms, found.whitened, found.alpha, found.beta
+        refuse_lost(self.name, (frames, first, second), weights)
         if first is not None and second is not None:
             first, second = resolved.restore(first, second)
         divergences = None if found.values is None else found.values.reshape(shape)
@@ -235,14 +218,18 @@ class Engine(ABC):
         atoms: ArrayLike | Prepared,
         alpha: ArrayLike,
         beta: ArrayLike,
-    ) -> Trace:
-        """Do what `encode` does; an engine with room for it keeps what gradients need, too."""
+    ) -> tuple[RealArray, Pull]:
+        """Encode, and return a function from a cotangent to gradients as well.
 
-        def pull(cotangent: RealArray, parameters: bool) -> DeviceArray:
+        An engine with room for it keeps what the first gradient needs. The function also takes
+        whether gradients in the parameters are wanted.
+        """
+
+        def pull(cotangent: RealArray, parameters: bool) -> Gradients:
             back = self.pullback(data, atoms, alpha, beta, cotangent, parameters=parameters)
             return back.whitened, back.alpha, back.beta
 
-        return Trace(self.encode(data, atoms, alpha, beta), pull)
+        return self.encode(data, atoms, alpha, beta), pull
 
     def logarithms(self, matrices: RealArray) -> RealArray:
         """Logarithms of checked matrices of the host, shape (n, d, d)."""
@@ -284,13 +271,13 @@ class Engine(ABC):
         cotangent: RealArray,
         *,
         parameters: bool = False,
-    ) -> FilterPullback:
+    ) -> Gradients:
         """Gradients of ``(cotangent * encode_filters(data, filters, alpha, beta)).sum()``.
 
-        Those in alpha and beta are zeros unless `parameters` asks for them.
+        Those in alpha and beta are None unless `parameters` asks for them.
         """
         found = self._pull_filters(data, filters, alpha, beta, cotangent, parameters=parameters)
-        refuse_lost(self.name, found.lost(), len(filters), cotangent)
+        refuse_lost(self.name, found, cotangent)
         return found
 
     def _encode_filters(
@@ -301,7 +288,7 @@ class Engine(ABC):
 
     def _pull_filters(
         self, data: Prepared, filters: RealArray, *given: RealArray, parameters: bool
-    ) -> FilterPullback:
+    ) -> Gradients:
         X = data.there
         return pull_filters(X, to_device_of(filters, X), *given, parameters=parameters)
 

@@ -14,6 +14,9 @@ from divlearn.engines.parameters import Parameters
 from divlearn.tolerances import ALIKE
 
 _F = TypeVar("_F")
+# In atoms, whitened, or in filters; in alpha and in beta, or None where these are not wanted.
+Gradients = tuple[RealArray, RealArray | None, RealArray | None]
+Pull = Callable[[RealArray, bool], Gradients]  # of a cotangent; True for those in alpha and beta
 
 
 @dataclass(eq=False)
@@ -161,21 +164,20 @@ def add_part(result: Pullback, extra: Pullback, rows: slice, atom: slice) -> Non
         result.values[rows, atom] = to_device_of(extra.values, result.values)
 
 
-def lost_atoms(found: Pullback) -> Indices:
-    """Return the atoms whose gradients are not finite, wherever the gradients are."""
-    finite = np.isfinite(found.whitened).all(axis=(1, 2))
-    for slopes in (found.alpha, found.beta):
-        if slopes is not None:
-            finite &= np.isfinite(slopes).reshape(len(slopes), -1).all(axis=1)
-    return np.flatnonzero(to_host(finite) == 0)
+def lost_atoms(*gradients: RealArray | None) -> Indices:
+    """Return the atoms that have a gradient which is not finite, wherever the gradients are."""
+    known = [one for one in gradients if one is not None]
+    finite = [to_host(np.isfinite(one).reshape(len(one), -1).all(axis=1)) for one in known]
+    return np.flatnonzero(~np.all(finite, axis=0))
 
 
-def refuse_lost(engine: str, lost: Indices, n_atoms: int, cotangent: RealArray) -> None:
+def refuse_lost(engine: str, gradients: Gradients, cotangent: RealArray) -> None:
     """Raise if gradients for finite weights are not finite: they must not pass for small ones."""
+    lost = lost_atoms(*gradients)
     if len(lost) and bool(np.isfinite(cotangent).all()):
         raise FloatingPointError(
             f"the {engine} engine found no finite gradient of {len(lost)} of "
-            f"{n_atoms} atoms (the first is atom {lost[0]}): eigenvalues of these "
+            f"{len(gradients[0])} atoms (the first is atom {lost[0]}): eigenvalues of these "
             'pairs exceed double precision; rescale the matrices, or pass regularize="shrink"'
         )
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import DeviceArray, IntArray, RealArray
 from divlearn.engines.base import Engine
-from divlearn.engines.data import Prepared, Pullback, Request, add_part
+from divlearn.engines.data import Gradients, Prepared, Pullback, Request, add_part
 from divlearn.engines.packing import (
     NativeAtoms,
     NativeData,
@@ -26,7 +26,7 @@ from divlearn.engines.parameters import (
     value_routes,
 )
 from divlearn.engines.pencil import decompose, factorize
-from divlearn.engines.projected import FilterPullback, line_of
+from divlearn.engines.projected import line_of
 from divlearn.engines.reference import ReferenceEngine
 from divlearn.spectral import abld_scalar
 from divlearn.threads import available_threads, limit_blas
@@ -275,7 +275,7 @@ class NativeEngine(Engine):
 
     def _pull_filters(
         self, data: Prepared, filters: RealArray, *given: RealArray, parameters: bool
-    ) -> FilterPullback:
+    ) -> Gradients:
         alpha, beta, cotangent = given
         line, packed = line_of(alpha, beta), self.prepare(data)
         if parameters or line is None or filters.shape[2] > _MOST_RANK:
@@ -291,8 +291,7 @@ class NativeEngine(Engine):
         gradient = np.empty_like(filters)
         order = np.arange(data.d) if packed.order is None else packed.order
         gradient[:, order] = sums.sum(axis=1).mT
-        none = np.zeros_like(alpha)
-        return FilterPullback(gradient, none, none)
+        return gradient, None, None
 
     def _run(
         self, kernel: Callable[..., int], data: NativeData, atoms: NativeAtoms, *arrays: DeviceArray

@@ -9,30 +9,17 @@ that each operation of a factorization is one on long vectors, on the host or on
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
-from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
+from divlearn.arrays import RealArray, on_device, to_device_of, to_host
+from divlearn.engines.data import Gradients
 from divlearn.spectral import abld_scalar
 
 # Entries of products of filters and matrices that are held at a time: in a cache of the host, and
 # on a device as many as fill it.
 _CHUNK, _DEVICE_CHUNK = 1 << 18, 1 << 27
 _SMALLEST = 1e-290  # a pivot: what is singular up to rounding has a divergence, though a large one
-
-
-class FilterPullback(NamedTuple):
-    """Gradients of a weighted sum of values: in the filters, and in alpha and beta."""
-
-    filters: RealArray
-    alpha: RealArray
-    beta: RealArray
-
-    def lost(self) -> Indices:
-        """Return the filters whose gradients are not finite, wherever the gradients are."""
-        slopes = np.isfinite(self.alpha + self.beta).all(axis=1)
-        return np.flatnonzero(to_host(np.isfinite(self.filters).all(axis=(1, 2))) * slopes == 0)
 
 
 def encode_filters(
@@ -59,11 +46,11 @@ def pull_filters(
     cotangent: RealArray,
     *,
     parameters: bool,
-) -> FilterPullback:
+) -> Gradients:
     """Gradients of ``(cotangent * encode_filters(X, filters, alpha, beta)).sum()``."""
     n_filters, d, p = filters.shape
     gradient = np.zeros_like(filters)
-    slopes = np.zeros((2, *alpha.shape))
+    slopes = np.zeros((2, *alpha.shape)) if parameters else None
     start = 0
     for some, products in _products(X, filters):
         weights = cotangent[start : start + len(some)].reshape(-1, cotangent.shape[-1]).T
@@ -71,12 +58,12 @@ def pull_filters(
         functions = _Functions(_small(products, filters), alpha, beta)
         total = functions.pull(weights[:-1])
         total += weights[-1] / p * functions.size * functions.inverse
-        if parameters:
+        if slopes is not None:
             slopes += functions.parameter_slopes(weights[:-1])
         left = np.moveaxis(products.reshape(len(some), n_filters, p, d), 0, 1)
         right = np.moveaxis(total.reshape(p, p, len(some), n_filters), (3, 2), (0, 1))
         gradient += 2 * left.reshape(n_filters, -1, d).mT @ right.reshape(n_filters, -1, p)
-    return FilterPullback(gradient, *slopes)
+    return (gradient, None, None) if slopes is None else (gradient, slopes[0], slopes[1])
 
 
 def line_of(alpha: RealArray, beta: RealArray) -> tuple[RealArray, RealArray] | None:

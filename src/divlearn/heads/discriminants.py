@@ -141,8 +141,8 @@ class RDA:
         self._starts = np.cumsum([0, *map(len, roots[:-1])])
         self._stacks, self._order = _stack(roots)
 
-    def learn(self, shrink: float, pool: float) -> Quadratic:
-        """Fix g and l; what is common to classes is diagonal, and a class adds few dimensions."""
+    def learn(self, pool: float, shrink: float) -> Quadratic:
+        """Fix l and g; what is common to classes is diagonal, and a class adds few dimensions."""
         base = (1 - shrink) * pool * self._values + shrink * self._level
         scale = 1 / np.sqrt(base)
         logs, factors, centres = self._logs.copy(), [], []

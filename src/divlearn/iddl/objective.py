@@ -10,8 +10,7 @@ import numpy as np
 
 from divlearn.arrays import RealArray, to_device_of, to_host
 from divlearn.engines import Prepared
-from divlearn.engines.base import Trace
-from divlearn.engines.projected import FilterPullback
+from divlearn.engines.data import Gradients, Pull
 from divlearn.heads.heads import objective_of, scores_of, slopes_of, solve_head
 from divlearn.heads.losses import Loss, Targets
 from divlearn.heads.samples import Head, Samples
@@ -88,13 +87,27 @@ class Filters(Dictionary):
 
 
 @dataclass(frozen=True, eq=False)
+class Settings:
+    """How a model is learned."""
+
+    loss: Loss
+    penalty: float  # on the squared norm of the head
+    tether: float = 0.0  # the penalty on the squared distance of the atoms to the first ones
+    solver: str = "joint"
+    max_iter: int = 10
+    learn_atoms: bool = True
+    learn_parameters: bool = True
+    seed: int = 0  # of minibatches
+
+
+@dataclass(frozen=True, eq=False)
 class Memo:
     """What the objective computed at a dictionary: divergences, their units, and the head."""
 
     V: Parts  # (n_matrices, n_atoms * n_pairs) of every block, where the block is
     units: Units
     head: Head
-    trace: Trace | None = None  # of all divergences, where the objective is `tracing`
+    pull: Pull | None = None  # to gradients of all divergences, where the objective is `tracing`
 
 
 class Objective:
@@ -106,7 +119,7 @@ class Objective:
     along the step is the identity.
 
     `targets` of a block are targets, shape (n_matrices, n_outputs), and weights; all weights sum to
-    one. Trials include `tether` times the mean squared distance of the atoms to `anchors`.
+    one. Trials include the tether times the mean squared distance of the atoms to `anchors`.
     """
 
     def __init__(
@@ -115,23 +128,15 @@ class Objective:
         targets: Parts,
         variant: Variant,
         feature_map: FeatureMap,
-        loss: Loss,
-        gamma: float,
-        *,
-        learn_atoms: bool = True,
-        learn_parameters: bool = True,
-        tether: float = 0.0,
+        settings: Settings,
         anchors: RealArray | None = None,
     ) -> None:
-        self.shards = shards
-        self.targets = targets
-        self.variant = variant
-        self.feature_map = feature_map
-        self.loss = loss
-        self.gamma = gamma
-        self.learn_atoms = learn_atoms
-        self.learn_parameters = learn_parameters and variant.learned
-        self.tether, self.anchors = tether if learn_atoms else 0.0, anchors
+        self.shards, self.targets = shards, targets
+        self.variant, self.feature_map = variant, feature_map
+        self.settings, self.loss, self.gamma = settings, settings.loss, settings.penalty
+        self.learn_atoms = settings.learn_atoms
+        self.learn_parameters = settings.learn_parameters and variant.learned
+        self.tether, self.anchors = settings.tether if settings.learn_atoms else 0.0, anchors
         self._seen_ways: tuple[Dictionary, RealArray] | None = None  # with its ways back
         self.eigenproblems = 0  # pairs of a matrix and an atom that were decomposed so far
         self.warm: Head | None = None  # where the next head starts from
@@ -163,9 +168,9 @@ class Objective:
         """Compute the objective, and keep what its gradient can go on from."""
         self.eigenproblems += len(block) * len(point.atoms)
         alpha, beta = self.variant.expand(point.parameters)
-        trace = trace_rows(block, point.atoms, alpha, beta)
-        trial = self.solve_head(point, [trace.values.reshape(len(block), -1)])
-        return replace(trial, memo=replace(trial.memo, trace=trace))
+        values, pull = trace_rows(block, point.atoms, alpha, beta)
+        trial = self.solve_head(point, [values.reshape(len(block), -1)])
+        return replace(trial, memo=replace(trial.memo, pull=pull))
 
     def _ways_back(self, point: Dictionary) -> RealArray:
         """Return the steps from atoms to their anchors, in the frames of the atoms."""
@@ -204,7 +209,7 @@ class Objective:
             alpha,
             beta,
             parameters=self.learn_parameters,
-            trace=trial.memo.trace,
+            traced=trial.memo.pull,
         )
         size, frames = point.frames.size, point.frames
         parts = np.zeros(size + len(point.parameters), like=frames)
@@ -226,7 +231,7 @@ class Objective:
         *,
         parameters: bool,
         columns: slice = slice(None),
-        trace: Trace | None = None,
+        traced: Pull | None = None,
     ) -> Any:
         """Sum gradients in some atoms, whitened, in their alpha and beta; `columns` are theirs."""
         self.eigenproblems += self.shards.n_matrices * len(atoms)
@@ -238,7 +243,7 @@ class Objective:
             W = memo.head[0]
             sums = in_bias @ W, (W * in_weights).sum(axis=0)
         dictionary = atoms, alpha, beta, columns, parameters
-        return self.shards.reduce(_pull, *known, sums, dictionary, trace, parts=parts)
+        return self.shards.reduce(_pull, *known, sums, dictionary, traced, parts=parts)
 
     def reside(self, point: Dictionary) -> Dictionary:
         """Move atoms to where the data is, for a solver that does little else with them."""
@@ -282,17 +287,18 @@ def are_filters(atoms: RealArray) -> bool:
     return atoms.shape[-1] < atoms.shape[-2]
 
 
-def trace_rows(block: Block, atoms: RealArray, alpha: RealArray, beta: RealArray) -> Trace:
-    """Divergences of a block, and what computes their gradients."""
+def trace_rows(
+    block: Block, atoms: RealArray, alpha: RealArray, beta: RealArray
+) -> tuple[RealArray, Pull]:
+    """Divergences of a block, and a function to their gradients."""
     if not are_filters(atoms):
         return block.engine.trace(block.data, Prepared.checked(atoms), alpha, beta)
-    engine, known = block.engine, (block.data, atoms, alpha, beta)
-    values = engine.encode_filters(*known)
+    known = block.data, atoms, alpha, beta
 
-    def pull(cotangent: RealArray, parameters: bool) -> FilterPullback:
-        return engine.pull_filters(*known, cotangent, parameters=parameters)
+    def pull(cotangent: RealArray, parameters: bool) -> Gradients:
+        return block.engine.pull_filters(*known, cotangent, parameters=parameters)
 
-    return Trace(values, pull)
+    return block.engine.encode_filters(*known), pull
 
 
 def design_rows(_: Block, V: RealArray, feature_map: FeatureMap, units: Units) -> RealArray:
@@ -329,16 +335,16 @@ def _pull(
     head: Head,
     sums: tuple[RealArray, RealArray] | None,
     dictionary: Any,
-    trace: Trace | None,
-) -> Any:
+    traced: Pull | None,
+) -> Gradients:
     atoms, alpha, beta, columns, parameters = dictionary
     design = feature_map.compute(V, units)
     slopes = slopes_of(targets, design, loss, head)
     cotangent = slopes @ to_device_of(head[0], slopes)
     in_V = feature_map.pull(V, design, units, targets[1], cotangent, sums)
     in_V = in_V[:, columns].reshape(len(in_V), len(atoms), -1)
-    if trace is not None:
-        return trace.pull(in_V, parameters)
+    if traced is not None:
+        return traced(in_V, parameters)
     if are_filters(atoms):
         known = block.data, atoms, alpha, beta, in_V
         return block.engine.pull_filters(*known, parameters=parameters)

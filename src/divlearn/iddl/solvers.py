@@ -1,8 +1,8 @@
 """Solvers: the joint one moves everything at once, the paper's moves one block after another."""
 
 import time
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,11 @@ from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.progress import tell
 from divlearn.iddl.objective import Dictionary, Memo, Objective, encode_rows
 from divlearn.optim.frames import in_frames, move_frames
-from divlearn.optim.gradients import minimize_conjugate_gradient, minimize_projected_gradient
-from divlearn.optim.lbfgs import minimize_lbfgs
+from divlearn.optim.gradients import (
+    minimize_conjugate_gradient,
+    minimize_lbfgs,
+    minimize_projected_gradient,
+)
 from divlearn.optim.problem import Problem, Progress, Trial
 from divlearn.sharded.blocks import Block
 from divlearn.spd import usable
@@ -22,51 +25,44 @@ from divlearn.spd import usable
 _WITHIN = ("atoms", "parameters")  # blocks that do not end an iteration
 
 
-@dataclass(frozen=True, eq=False)
-class Fit:
-    trial: Trial  # of a Dictionary, with a Memo
-    n_iter: int
+class Run:
+    """A solver under way, and its result: the last point, which is one if the user stops it too."""
+
     message: str  # why the solver stopped, in a sentence
     history: dict[str, NDArray[np.generic]]
 
-
-class Run:
-    """The history of a solver, and the last point, which is the result if the user stops it."""
-
     def __init__(self, objective: Objective, start: Trial, max_iter: int) -> None:
+        self.trial, self.n_iter = start, 0  # of a Dictionary, with a Memo
         self._rows: list[tuple[Any, ...]] = []
         self._objective, self._max_iter = objective, max_iter
-        self._trial, self._n_iter = start, 0
         self._started = time.perf_counter()
 
     def note(self, iteration: int, trial: Trial, gradient_norm: float, block: str) -> None:
         check_finite(trial.value, "the objective", f"in iteration {iteration}, after {block}")
-        self._trial, self._n_iter = trial, iteration
-        self._add(trial, gradient_norm, block)
+        self.trial, self.n_iter = trial, iteration
+        self._add(gradient_norm, block)
         if block not in _WITHIN:
             tell("iterations", iteration, self._max_iter, f"objective {trial.value:.6g}")
 
-    def _add(self, trial: Trial, gradient_norm: float, block: str) -> None:
+    def _add(self, gradient_norm: float, block: str) -> None:
+        trial, eigenproblems = self.trial, self._objective.eigenproblems
         pairs = np.stack(self._objective.variant.expand(trial.point.parameters))
         seconds = time.perf_counter() - self._started
-        self._rows.append(
-            (trial.value, gradient_norm, block, pairs, seconds, self._objective.eigenproblems)
-        )
+        self._rows.append((trial.value, gradient_norm, block, pairs, seconds, eigenproblems))
 
-    def interrupted(self) -> Fit:
-        """Make the last point the result, be it the start."""
+    def interrupted(self) -> Self:
+        """End where it is, be it at the start."""
         if not self._rows:
-            self._add(self._trial, np.nan, "start")
-        message = f"interrupted by the user in iteration {self._n_iter + 1}"
-        return self.end(self._trial, self._n_iter, message)
+            self._add(np.nan, "start")
+        return self.end(f"interrupted by the user in iteration {self.n_iter + 1}")
 
-    def end(self, trial: Trial, n_iter: int, message: str) -> Fit:
+    def end(self, message: str) -> Self:
         names = ("objective", "gradient_norm", "block", "pairs", "seconds", "eigenproblems")
         columns = map(np.array, zip(*self._rows, strict=True))
-        history = dict(zip(names, columns, strict=True))
-        pairs = history.pop("pairs")
-        history |= {"alpha": pairs[:, 0], "beta": pairs[:, 1]}
-        return Fit(trial, n_iter, message, history)
+        self.message, self.history = message, dict(zip(names, columns, strict=True))
+        pairs = self.history.pop("pairs")
+        self.history |= {"alpha": pairs[:, 0], "beta": pairs[:, 1]}
+        return self
 
 
 def first_trial(objective: Objective, start: Dictionary) -> Trial:
@@ -86,7 +82,7 @@ def first_trial(objective: Objective, start: Dictionary) -> Trial:
 
 def solve_joint(
     objective: Objective, start: Dictionary, *, max_iter: int, tol: float, seed: int = 0
-) -> Fit:
+) -> Run:
     """Move all atoms and parameters by L-BFGS, until the gradient is at most `tol` of the first."""
     objective.tracing = True  # the gradient of nearly every trial is wanted next
     first = first_trial(objective, objective.reside(start))
@@ -94,11 +90,11 @@ def solve_joint(
 
     def callback(progress: Progress) -> str | None:
         nonlocal largest
-        if is_interrupted() and progress.iteration < max_iter:  # in another model's thread
+        if is_interrupted() and progress.n_iter < max_iter:  # in another model's thread
             raise KeyboardInterrupt
         norm = progress.gradient_norm
-        largest = norm if progress.iteration == 0 else largest
-        run.note(progress.iteration, progress.trial, norm, "joint")
+        largest = norm if progress.n_iter == 0 else largest
+        run.note(progress.n_iter, progress.trial, norm, "joint")
         if not norm <= tol * largest:
             return None
         share = norm / largest if largest else 0.0
@@ -108,7 +104,7 @@ def solve_joint(
         result = minimize_lbfgs(
             objective, first, max_iter=max_iter, tol=0.0, first_step=0.2, callback=callback
         )
-        return run.end(result.trial, result.n_iter, result.message)
+        return run.end(result.message)
     return run.interrupted()
 
 
@@ -117,7 +113,7 @@ _INNER = 8  # steps of conjugate gradients per atom, and of spectral projected g
 
 def solve_bcd(
     objective: Objective, start: Dictionary, *, max_iter: int, tol: float, seed: int = 0
-) -> Fit:
+) -> Run:
     """Take turns; stop where an iteration lowers the objective by at most `tol` of it."""
     trial, iteration = first_trial(objective, start), 0
     run = Run(objective, trial, max_iter)
@@ -143,8 +139,8 @@ def solve_bcd(
                 message = (
                     f"an iteration lowered the objective by a relative {share:.2g} <= tol={tol:g}"
                 )
-                return run.end(trial, iteration, message)
-        return run.end(trial, iteration, f"max_iter={max_iter} reached")
+                return run.end(message)
+        return run.end(f"max_iter={max_iter} reached")
     return run.interrupted()
 
 

@@ -15,7 +15,7 @@ from divlearn.heads.losses import Targets
 from divlearn.heads.samples import Head
 from divlearn.iddl.features import units_on_host
 from divlearn.iddl.objective import Dictionary, Objective, head_slopes
-from divlearn.iddl.solvers import Fit, Run, first_trial
+from divlearn.iddl.solvers import Run, first_trial
 from divlearn.optim.problem import Trial, projected
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import MemoryShards, Parts, Shards
@@ -148,7 +148,7 @@ class Learner:
 
 def solve_stochastic(
     objective: Objective, start: Dictionary, *, max_iter: int, tol: float, seed: int = 0
-) -> Fit:
+) -> Run:
     """Move atoms and parameters by Riemannian Adam on minibatches, for many matrices.
 
     An iteration is an epoch, see `Learner`, after which the head is solved for on all data. An
@@ -178,13 +178,13 @@ def solve_stochastic(
             if lower and before - trial.value <= tol * abs(before):
                 share = (before - trial.value) / abs(before) if before else 0.0
                 message = f"an epoch lowered the objective by a relative {share:.2g} <= tol={tol:g}"
-                return run.end(trial, iteration, message)
+                return run.end(message)
             if step_size < _SHORTEST_STEP:
                 where = f"after an epoch of steps of size {2 * step_size:.2g}"
                 check_finite(reached, "the objective", where, or_infinite=True)
                 message = f"no epoch lowers the objective, with steps down to {2 * step_size:.2g}"
-                return run.end(trial, iteration, message)
-        return run.end(trial, iteration, f"max_iter={max_iter} reached")
+                return run.end(message)
+        return run.end(f"max_iter={max_iter} reached")
     return run.interrupted()
 
 
@@ -192,7 +192,7 @@ def _on_host(trial: Trial) -> Trial:
     """Keep what prediction needs of a trial; encodings of all data need room."""
     point = replace(trial.point, frames=to_host(trial.point.frames))
     units = units_on_host(trial.memo.units)
-    return replace(trial, point=point, memo=replace(trial.memo, V=(), units=units, trace=None))
+    return replace(trial, point=point, memo=replace(trial.memo, V=(), units=units, pull=None))
 
 
 # --- minibatches ----------------------------------------------------------------------------------
@@ -210,10 +210,7 @@ def _pass_over(
         Objective,
         variant=objective.variant,
         feature_map=objective.feature_map,
-        loss=objective.loss,
-        gamma=objective.gamma,
-        learn_atoms=objective.learn_atoms,
-        learn_parameters=objective.learn_parameters,
+        settings=replace(objective.settings, tether=0.0),
     )
     size = max(_BATCH, objective.shards.n_matrices // _MOST_BATCHES)
     first = learner.moments.count  # gradients seen, at the point that epochs before have ended at

@@ -1,10 +1,10 @@
-"""What a fit is after: classes to tell apart, or numbers to predict, wherever the matrices are."""
+"""What a fit learns from: classes or numbers of matrices, wherever these are."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import Indices, Labels, RealArray
@@ -13,7 +13,7 @@ from divlearn.engines import Engine, get_engine
 from divlearn.engines.cpu import cpu_engine
 from divlearn.engines.dask import as_dask
 from divlearn.fitting.calibration import fit_temperature, log_softmax
-from divlearn.fitting.folds import Folds, Splitter, make_folds, number_units
+from divlearn.fitting.folds import Folds, Splitter, number_units
 from divlearn.fitting.held_out import Memo
 from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.regression import Numbered
@@ -27,7 +27,7 @@ from divlearn.fitting.targets import (
 )
 from divlearn.heads.losses import Targets
 from divlearn.iddl.features import Moments, column_moments, merge_moments
-from divlearn.iddl.training import Judge, Part
+from divlearn.iddl.training import Part
 from divlearn.sharded.blocks import Block, block_in_memory, locate_block
 from divlearn.sharded.shards import SAMPLE, MemoryShards, Parts, Shards, draw_rows
 from divlearn.tolerances import LEARNING_ACCURACY
@@ -40,21 +40,40 @@ class Task:
 
     shards: Shards
     targets: Parts  # (n_matrices, n_outputs) and weights of every block; all weights sum to one
-    sample: Shards  # one block: all matrices where they are in memory
-    codes: Indices | None  # classes of the sample
+    sample: Block  # all matrices where they are in memory
+    data: Labelled | Numbered  # of the sample
     wanted: RealArray  # targets of the sample
-    weights: RealArray  # of the sample
+    weights: RealArray  # of the sample, with a sum of one
     folds: Folds  # of the sample
-    judge: Judge
-    losses: tuple[str, ...]  # names that "auto" chooses from
     n_seen: int  # matrices with a weight
-    groups: Labels | None = None  # of the sample
     known: Memo = field(default_factory=Memo)  # what models of all ranks share
+
+    @property
+    def codes(self) -> Indices | None:
+        """Classes of the sample."""
+        return self.data.codes if isinstance(self.data, Labelled) else None
 
     @property
     def n_groups(self) -> int:
         """Classes, or 1 without them."""
         return 1 if self.codes is None else self.wanted.shape[1]
+
+    def judge(self, scores: RealArray, rows: Indices) -> RealArray:
+        """Return shares of held-out rows in the loss, which add up to it.
+
+        It is the calibrated log-loss of classes, or the mean squared error of numbers.
+        """
+        weights = self.weights[rows]
+        if self.codes is None:
+            shares = weights * ((scores - self.wanted[rows]) ** 2).mean(axis=1) / weights.sum()
+        else:
+            own, weights = self.codes[rows], weights / weights.sum()
+            temperature, _ = fit_temperature(scores, own, weights)
+            shares = -weights * log_softmax(scores / temperature)[np.arange(len(rows)), own]
+        # What is no number would be the least of all.
+        where = "of models to choose from"
+        check_finite(float(shares.sum()), "the held-out loss", where, or_infinite=True)
+        return shares
 
     def sum_held_out(self, values: RealArray) -> RealArray:
         """Add up values of held-out rows, fold by fold, to one for each group or matrix.
@@ -62,7 +81,7 @@ class Task:
         These are independent of each other.
         """
         rows = np.concatenate([held for _, held in self.folds])
-        return np.bincount(number_units(rows, self.groups), values).astype(float)
+        return np.bincount(number_units(rows, self.data.kept_groups), values).astype(float)
 
     def scale(self, scores: RealArray, rows: Indices) -> float:
         """Return the factor that makes scores of several models comparable."""
@@ -74,14 +93,24 @@ class Task:
     def part(self, number: int, make_atoms: Callable[[Indices], RealArray]) -> Part:
         """Return what a model of a fold is trained on, with the atoms it starts from."""
         train, held = self.folds[number]
-        block = self.sample.whole
-        assert block is not None
         seen, unseen = self.known.once(
-            ("fold", number), lambda: (block.only(train), block.only(held))
+            ("fold", number), lambda: (self.sample.only(train), self.sample.only(held))
         )
         shards = MemoryShards(seen)
         targets = _targets_here(shards, self.wanted[train], self.weights[train])
         return Part(shards, targets, make_atoms(train), unseen, train, held)
+
+
+def make_task(block: Block, data: Labelled | Numbered, folds: Folds) -> Task:
+    """Learn from all matrices of a block in memory."""
+    wanted: RealArray
+    if isinstance(data, Labelled):
+        wanted = np.eye(len(data.classes))[data.codes]
+    else:
+        wanted = data.numbers.reshape(len(data.numbers), -1)
+    shards, weights = MemoryShards(block), data.weights / data.weights.sum()
+    targets = _targets_here(shards, wanted, weights)
+    return Task(shards, targets, block, data, wanted, weights, folds, len(wanted))
 
 
 def _targets_here(shards: Shards, wanted: RealArray, weights: RealArray) -> Parts:
@@ -89,22 +118,19 @@ def _targets_here(shards: Shards, wanted: RealArray, weights: RealArray) -> Part
     return [(shards.place(wanted), shards.place(weights / weights.sum()))]
 
 
+# --- matrices out of memory, of which a sample chooses --------------------------------------------
+
+
 def draw_sample(
     shards: Shards, targets: Parts, engine: str | Engine, seed: int
-) -> tuple[Shards, RealArray, RealArray, int]:
+) -> tuple[Block, RealArray, RealArray, int]:
     """Bring matrices into memory: one block, targets, weights, and how many there are to see."""
     n_seen = shards.reduce(_count, parts=[targets])
     drawn = shards.map(_draw, min(1.0, SAMPLE / n_seen), seed, parts=[targets])
     X, wanted, weights = map(np.concatenate, zip(*drawn, strict=True))
     dask = as_dask(engine) is not None
     here = cpu_engine() if dask else get_engine(engine, accuracy=LEARNING_ACCURACY)
-    block = block_in_memory(here, X, None, np.ones(len(X)))
-    return MemoryShards(block), wanted, weights, n_seen
-
-
-def _refuse_groups(groups: ArrayLike | None) -> None:
-    if groups is not None:
-        raise ValueError("groups must be None for data in shards; pass an array in memory")
+    return block_in_memory(here, X, None, np.ones(len(X))), wanted, weights, n_seen
 
 
 def _count(_: Block, targets: Targets) -> int:
@@ -119,52 +145,13 @@ def _draw(
     return block.matrices[rows], wanted[rows], weights[rows]
 
 
-def _judged(shares: RealArray) -> RealArray:
-    """Return shares in a loss to choose by; what is no number would be the least of all."""
-    loss = float(shares.sum())
-    check_finite(loss, "the held-out loss", "of models to choose from", or_infinite=True)
-    return shares
-
-
-# --- classes --------------------------------------------------------------------------------------
-
-
-def labelled_task(shards: Shards, data: Labelled, folds: Folds) -> Task:
-    """Tell classes apart: held-out scores of the block are judged by calibrated log-loss."""
-    codes, weights = data.codes, data.weights / data.weights.sum()
-
-    def judge(scores: RealArray, rows: Indices) -> RealArray:
-        shares, own = weights[rows] / weights[rows].sum(), codes[rows]
-        temperature, _ = fit_temperature(scores, own, shares)
-        logarithms = log_softmax(scores / temperature)
-        return _judged(-shares * logarithms[np.arange(len(rows)), own])
-
-    wanted = np.eye(len(data.classes))[codes]
-    return Task(
-        shards,
-        _targets_here(shards, wanted, weights),
-        shards,
-        codes,
-        wanted,
-        weights,
-        folds,
-        judge,
-        ("softmax", "ridge"),
-        len(codes),
-        data.kept_groups,
-    )
-
-
 def sharded_classes_task(
     shards: Shards,
-    groups: ArrayLike | None,
     class_weight: ClassWeight,
     cv: Splitter,
     engine: str | Engine,
     seeds: tuple[int, int],
-) -> tuple[Task, Labelled]:
-    """Do the same for matrices out of memory; returns also the sample they are judged by."""
-    _refuse_groups(groups)
+) -> Task:
     classes = shards.reduce(_classes, merge=join_classes)
     counts, totals = shards.reduce(_class_sums, classes)
     factors = class_factors(class_weight, classes, counts)
@@ -174,14 +161,12 @@ def sharded_classes_task(
     check_total_weight(totals)
     classes = classes[kept]
     targets = shards.hold(_indicators, classes, factors[kept], float(totals.sum()))
-    sample, wanted, weights, n_seen = draw_sample(shards, targets, engine, seeds[1])
+    block, wanted, weights, n_seen = draw_sample(shards, targets, engine, seeds[1])
     codes = wanted.argmax(axis=1)
-    assert sample.whole is not None
-    data = Labelled(
-        sample.whole.matrices, codes, classes, weights, np.arange(len(codes)), classes[codes]
-    )
-    task = labelled_task(sample, data, data.folds(cv, seeds[0]))
-    return replace(task, shards=shards, targets=targets, n_seen=n_seen), data
+    rows = np.arange(len(codes))
+    data = Labelled(block.matrices, codes, classes, weights, rows, classes[codes])
+    task = make_task(block, data, data.folds(cv, seeds[0]))
+    return replace(task, shards=shards, targets=targets, n_seen=n_seen)
 
 
 def _classes(block: Block) -> Labels:
@@ -211,58 +196,18 @@ def _indicators(
     return np.eye(len(classes))[codes], np.where(seen, block.weights * factors[codes] / total, 0)
 
 
-# --- numbers --------------------------------------------------------------------------------------
-
-
-def numbered_task(shards: Shards, data: Numbered, folds: Folds) -> Task:
-    """Predict numbers: held-out scores are judged by their mean squared error."""
-    wanted = data.numbers.reshape(len(data.numbers), -1)
-    weights = data.weights / data.weights.sum()
-    targets, judge = _targets_here(shards, wanted, weights), _judge_errors(wanted, weights)
-    return Task(
-        shards,
-        targets,
-        shards,
-        None,
-        wanted,
-        weights,
-        folds,
-        judge,
-        ("ridge",),
-        len(wanted),
-        data.kept_groups,
-    )
-
-
 def sharded_numbers_task(
-    shards: Shards,
-    groups: ArrayLike | None,
-    cv: Splitter,
-    engine: str | Engine,
-    seeds: tuple[int, int],
-) -> tuple[Task, RealArray, RealArray, bool]:
-    """Do the same for matrices out of memory.
-
-    Returns also the mean and scale of every column of y, and whether y has one dimension.
-    """
-    _refuse_groups(groups)
+    shards: Shards, cv: Splitter, engine: str | Engine, seeds: tuple[int, int]
+) -> Task:
     (total, mean, squares), single = shards.reduce(_number_moments, merge=_merge_numbers)
     deviation = np.sqrt(squares / total)
     scale = np.where(deviation > 0, deviation, 1)
     targets = shards.hold(_scaled, mean, scale, total)
-    sample, wanted, weights, n_seen = draw_sample(shards, targets, engine, seeds[1])
-    folds = make_folds(cv, len(wanted), wanted, random_state=seeds[0], classes=False)
-    judge = _judge_errors(wanted, weights)
-    task = Task(shards, targets, sample, None, wanted, weights, folds, judge, ("ridge",), n_seen)
-    return task, mean, scale, single
-
-
-def _judge_errors(wanted: RealArray, weights: RealArray) -> Judge:
-    def judge(scores: RealArray, rows: Indices) -> RealArray:
-        errors = ((scores - wanted[rows]) ** 2).mean(axis=1)
-        return _judged(weights[rows] * errors / weights[rows].sum())
-
-    return judge
+    block, wanted, weights, n_seen = draw_sample(shards, targets, engine, seeds[1])
+    y, rows = wanted[:, 0] if single else wanted, np.arange(len(wanted))
+    data = Numbered(block.matrices, wanted, mean, scale, weights, rows, y)
+    task = make_task(block, data, data.folds(cv, seeds[0]))
+    return replace(task, shards=shards, targets=targets, n_seen=n_seen)
 
 
 def _columns(block: Block) -> RealArray:

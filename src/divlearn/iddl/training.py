@@ -5,44 +5,41 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import product
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
-from sklearn.cluster import KMeans
 
 from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
 from divlearn.engines import Prepared
 from divlearn.fitting.interrupts import is_interrupted
 from divlearn.heads.discriminants import Quadratic
-from divlearn.heads.heads import scores_of, solve_heads
-from divlearn.heads.losses import Loss, Targets
+from divlearn.heads.heads import scores_of
+from divlearn.heads.losses import Targets
 from divlearn.heads.samples import Head
 from divlearn.iddl.features import FeatureMap, Units, Variant, units_on_host
-from divlearn.iddl.objective import Dictionary, Filters, Objective, are_filters, encode_rows
-from divlearn.iddl.solvers import Fit, solve_bcd, solve_joint
-from divlearn.iddl.stochastic import solve_stochastic
-from divlearn.log_vectors import (
-    fit_vectors,
-    from_log_vectors,
-    greedy_seeds,
-    log_vectors,
-    refine_centres,
+from divlearn.iddl.objective import (
+    Dictionary,
+    Filters,
+    Objective,
+    Settings,
+    are_filters,
+    encode_rows,
 )
+from divlearn.iddl.solvers import Run, solve_bcd, solve_joint
+from divlearn.iddl.stochastic import solve_stochastic
+from divlearn.log_vectors import find_centres, from_log_vectors, log_vectors
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 from divlearn.spd import invsqrtm
 
-SOLVERS: dict[str, Callable[..., Fit]] = {
+SOLVERS: dict[str, Callable[..., Run]] = {
     "joint": solve_joint,
     "bcd": solve_bcd,
     "stochastic": solve_stochastic,
 }
 METHODS = ("class-kmeans", "kmeans", "samples", "identity")
-_MOST_DISTANCES = 1 << 24  # between all vectors, if they are to be known at once
-_VALUES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0)  # of alpha and beta on the grid
 _TOLERANCE = 1e-5  # of the gradient, relative to the start
 _FEW = 256  # matrices of a prediction
 _ROWS = 4096  # matrices that are predicted at once
@@ -56,18 +53,6 @@ def count_workers(shards: Shards, targets: Parts) -> int:
     """Threads for independent work on data in memory, one for data elsewhere."""
     block = shards.whole
     return 1 if block is None or on_device(targets[0][0]) else block.engine.n_threads
-
-
-@dataclass(frozen=True, eq=False)
-class Settings:
-    loss: Loss
-    penalty: float  # on the squared norm of the head
-    tether: float  # the penalty on the squared distance of the atoms to the first ones
-    solver: str
-    max_iter: int
-    learn_atoms: bool
-    learn_parameters: bool
-    seed: int  # of minibatches
 
 
 def _no_rows() -> Indices:
@@ -255,18 +240,8 @@ def train(part: Part, settings: Settings, variant: Variant, first: Model | None 
         del V  # the solver needs its room
     else:
         feature_map = FeatureMap(first.offset)
-    objective = Objective(
-        part.shards,
-        part.targets,
-        variant,
-        feature_map,
-        settings.loss,
-        settings.penalty,
-        learn_atoms=settings.learn_atoms,
-        learn_parameters=settings.learn_parameters,
-        tether=settings.tether,
-        anchors=part.atoms,
-    )
+    known = part.shards, part.targets, variant, feature_map
+    objective = Objective(*known, settings, anchors=part.atoms)
     if are_filters(part.atoms):
         mean = part.shards.reduce(_mean_matrix, parts=[part.targets])
         start: Dictionary = Filters(part.atoms, variant.start, invsqrtm(mean))
@@ -274,13 +249,13 @@ def train(part: Part, settings: Settings, variant: Variant, first: Model | None 
         start = Dictionary(np.linalg.cholesky(part.atoms), variant.start)
     learns = (objective.learn_atoms or objective.learn_parameters) and not is_interrupted()
     max_iter = settings.max_iter if learns else 0
-    fit = SOLVERS[settings.solver](
+    run = SOLVERS[settings.solver](
         objective, start, max_iter=max_iter, tol=_TOLERANCE, seed=settings.seed
     )
-    point, memo = fit.trial.point, fit.trial.memo
+    point, memo = run.trial.point, run.trial.memo
     alpha, beta = variant.expand(point.parameters)
     model = _model(point.atoms, alpha, beta, feature_map, memo.units, memo.head)
-    return model, fit.n_iter, fit.message, fit.history
+    return model, run.n_iter, run.message, run.history
 
 
 def share_atoms(n_atoms: int, n_classes: int) -> Indices:
@@ -318,7 +293,9 @@ def initial_atoms(
         return X[np.concatenate(drawn)]
     vectors = log_vectors(X) if logarithms is None else logarithms()
     centres = [
-        _centres(vectors[to_device_of(group, vectors)], n, random_state) for group, n in chosen if n
+        find_centres(vectors[to_device_of(group, vectors)], n, random_state)
+        for group, n in chosen
+        if n
     ]
     return to_host(from_log_vectors(np.concatenate(centres)))
 
@@ -352,87 +329,3 @@ def _by_difference(centre: RealArray, mean: RealArray) -> RealArray:
 
 def _mean_matrix(block: Block, targets: Targets) -> RealArray:
     return np.tensordot(to_host(targets[1]), block.matrices, axes=1)
-
-
-def _centres(vectors: RealArray, n: int, random_state: np.random.RandomState) -> RealArray:
-    """Means of k-means; where there are too few different vectors, some come twice."""
-    # Vectors that differ in one entry differ: to compare whole ones takes long.
-    n_different = len(np.unique(to_host(vectors[:, 0])))
-    k = n if n_different >= n else min(n, len(np.unique(to_host(vectors), axis=0)))
-    centres = _means(vectors, _seeds(vectors, k, random_state), k, random_state)
-    return centres if k == n else centres[to_device_of(np.arange(n) % k, centres)]
-
-
-def _means(
-    vectors: RealArray, seeds: list[int] | None, k: int, random_state: np.random.RandomState
-) -> RealArray:
-    """Means of k-means, where the vectors are."""
-    if on_device(vectors) and seeds is not None:
-        found = refine_centres(vectors, vectors[to_device_of(np.array(seeds), vectors)])
-        if found is not None:
-            return found
-    host = to_host(vectors)
-    init = "k-means++" if seeds is None else host[seeds]
-    start = KMeans(k, init=init, n_init=1, random_state=random_state)
-    return to_device_of(fit_vectors(start, host).cluster_centers_, vectors)
-
-
-def _seeds(vectors: RealArray, n: int, random_state: np.random.RandomState) -> list[int] | None:
-    """Seeds of k-means, as KMeans draws them, from one product for all distances if that fits."""
-    if len(vectors) ** 2 > _MOST_DISTANCES:
-        return None
-    centred = vectors - vectors.mean(axis=0)
-    products = to_host(centred @ centred.T)
-    squares = np.diagonal(products)
-
-    def measure(some: Indices) -> RealArray:
-        rows: RealArray = squares + squares[some, None] - 2 * products[some]
-        return np.maximum(rows, 0, out=rows).T
-
-    return greedy_seeds(measure, np.ones(len(vectors)), n, random_state)
-
-
-def search_plane(
-    parts: Sequence[Part], settings: Settings, judge: Judge, *, tied: bool
-) -> list[tuple[float, float]]:
-    """Find the points whose divergences to the first atoms, with a head, do best held out.
-
-    Returns the best without each fold, which the model of the fold starts from, and that of all.
-    """
-    points = list(product(_VALUES, _VALUES))
-    if tied:
-        points = [(a, b) for a, b in points if a == b > 0]
-    rows = np.concatenate([part.rows for part in parts])
-    scores = np.concatenate([_scores(part, settings, points) for part in parts], axis=1)
-    shares = np.stack([judge(one, rows) for one in scores])
-    others = [np.flatnonzero(~np.isin(rows, part.rows)) for part in parts]
-    everything = np.arange(len(rows))
-    judged = [some if len(some) else everything for some in (*others, everything)]
-    return [points[int(shares[:, some].sum(axis=1).argmin())] for some in judged]
-
-
-def _scores(part: Part, settings: Settings, points: Sequence[tuple[float, float]]) -> RealArray:
-    """Scores of what is held out by heads of what is seen, (n_points, n_matrices, n_outputs)."""
-    seen, unseen = (_encode(block, part.atoms, points) for block in (part.shards.whole, part.held))
-    known = part.shards, part.targets, [seen.reshape(len(seen), -1)]
-    feature_map = FeatureMap.start(*known, plain=settings.loss.plain)
-    units = feature_map.units(*known)
-
-    def stack(V: RealArray) -> RealArray:
-        """Features of every point, in one piece of memory each, as products need them."""
-        features = feature_map.compute(V.reshape(len(V), -1), units)
-        return np.moveaxis(features.reshape(V.shape), 2, 0).copy()
-
-    loss = settings.loss.with_tolerance()
-    heads = solve_heads(loss, part.shards, part.targets, stack(seen), settings.penalty)
-    return to_host(scores_of(heads, stack(unseen)))
-
-
-def _encode(
-    block: Block | None, atoms: RealArray, points: Sequence[tuple[float, float]]
-) -> RealArray:
-    """Divergences to atoms, (n_matrices, n_atoms, n_points)."""
-    assert block is not None
-    pairs = np.broadcast_to(points, (len(atoms), len(points), 2))
-    V = encode_rows(block, atoms, pairs[..., 0], pairs[..., 1])
-    return V.reshape(len(V), len(atoms), -1)[..., : len(points)]

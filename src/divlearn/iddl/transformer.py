@@ -19,11 +19,9 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import check_training, fit_method, takes_metric
 from divlearn.fitting.targets import check_labels, check_numbers
 from divlearn.heads.losses import Loss
-from divlearn.iddl.base import IDDLBase
-from divlearn.iddl.classifier import IDDLClassifier
+from divlearn.iddl.base import IDDLBase, Recipe
+from divlearn.iddl.estimators import IDDLClassifier, IDDLRegressor
 from divlearn.iddl.features import Divergences, make_variant
-from divlearn.iddl.recipe import Recipe
-from divlearn.iddl.regressor import IDDLRegressor
 from divlearn.iddl.training import Model
 from divlearn.sharded.blocks import Block
 

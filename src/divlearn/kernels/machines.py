@@ -9,7 +9,7 @@ from sklearn import config_context
 from sklearn.svm import SVC
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.engines.machines import is_compiled, solve_pairs
+from divlearn.engines.compiled import is_compiled, solve_pairs
 
 _TOLERANCE = 1e-3  # that of SVC
 

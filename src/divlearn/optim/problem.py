@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -51,36 +51,27 @@ class Problem(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
-    trial: Trial  # the best point
-    gradient_norm: float  # of the gradient projected on the feasible directions
-    n_iter: int
-    message: str  # why it ended
-
-
-@dataclass(frozen=True, eq=False)
 class Progress:
-    """State of an optimiser after an iteration; number 0 is the start."""
+    """State of an optimiser after some iterations, none at the start, and its result at the end."""
 
-    iteration: int
-    trial: Trial
-    gradient_norm: float
+    n_iter: int
+    trial: Trial  # the best point so far
+    gradient_norm: float  # of the gradient projected on the feasible directions
+    message: str = ""  # why it ended
 
-    def end(self, max_iter: int, tol: float, callback: Callback | None) -> Result | None:
+    def end(self, max_iter: int, tol: float, callback: Callback | None) -> Self | None:
         """Tell the callback; return the result if this is where the optimiser stops."""
         size, stop = self.gradient_norm, callback(self) if callback else None
         if stop is None and size <= tol:
             stop = f"size of the gradient {size:.2g} <= tol={tol:g}"
-        elif stop is None and self.iteration == max_iter:
+        elif stop is None and self.n_iter == max_iter:
             stop = f"max_iter={max_iter} reached; size of the gradient {size:.2g}"
-        if stop is None:
-            return None
-        return Result(self.trial, size, self.iteration, stop)
+        return None if stop is None else replace(self, message=stop)
 
-    def stuck(self) -> Result:
+    def stuck(self) -> Self:
         size = self.gradient_norm
         message = f"no step lowers the objective; size of the gradient {size:.2g}"
-        return Result(self.trial, size, self.iteration, message)
+        return replace(self, message=message)
 
 
 Callback = Callable[[Progress], str | None]

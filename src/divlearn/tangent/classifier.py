@@ -43,33 +43,22 @@ from divlearn.sharded.shards import MemoryShards
 
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """A support vector machine with a Gaussian kernel, and its support vectors."""
+    """A machine with Gaussian kernels of its support vectors, or of landmarks."""
 
-    machine: SVC | PairMachine
+    machine: SVC | PairMachine | LeastSquares
     gamma: float
     vectors: Annotated[RealArray, "n_vectors n_entries"]
 
     def decide(self, vectors: RealArray) -> RealArray:
-        """Decisions between pairs of classes."""
+        """Decisions between pairs of classes, or scores (n_vectors, n_classes, n_forms)."""
         table = squared_distances(vectors, to_device_of(self.vectors, vectors))
-        return decide_pairs(self.machine, to_host(decay(table, self.gamma)))
+        kernel = decay(table, self.gamma)
+        if isinstance(self.machine, LeastSquares):
+            return self.machine.decide(kernel)
+        return decide_pairs(self.machine, to_host(kernel))
 
 
-@dataclass(frozen=True, eq=False)
-class OnLandmarks:
-    """Least squares with Gaussian kernels of some vectors."""
-
-    squares: LeastSquares
-    gamma: float
-    landmarks: Annotated[RealArray, "n_landmarks n_entries"]
-
-    def decide(self, vectors: RealArray) -> RealArray:
-        """Scores of every form, shape (n_vectors, n_classes, n_forms)."""
-        table = squared_distances(vectors, to_device_of(self.landmarks, vectors))
-        return self.squares.decide(decay(table, self.gamma))
-
-
-Model = Linear | Quadratic | Machine | OnLandmarks
+Model = Linear | Quadratic | Machine
 Learn = Callable[..., Model]  # of parameters
 
 _POINTS = ("mean", "identity")
@@ -313,7 +302,7 @@ def _on_landmarks(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
         weights,
     )
     kept = to_host(landmarks)
-    return lambda C, gamma: OnLandmarks(LeastSquares(*squares.learn(C, gamma)), gamma, kept)
+    return lambda C, gamma: Machine(LeastSquares(*squares.learn(C, gamma)), gamma, kept)
 
 
 # What is learned once for all parameters, and values of these to choose from.

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from divlearn.arrays import DeviceArray, IntArray, RealArray, array_or_list
-from divlearn.engines.base import Trace
 from divlearn.engines.cuda import as_cupy, as_kind, as_numpy, cp, current, kind_of
 from divlearn.engines.cuda.data import (
     CudaAtoms,
@@ -24,7 +23,9 @@ from divlearn.engines.cuda.data import (
 from divlearn.engines.cuda.kernels import largest_dimension
 from divlearn.engines.cuda.routes import CudaRoutes
 from divlearn.engines.data import (
+    Gradients,
     Prepared,
+    Pull,
     Pullback,
     Request,
     check_same_size,
@@ -145,7 +146,9 @@ class CudaEngine(CudaRoutes):
         with _place(data):
             return super().encode(data, atoms, as_numpy(alpha), as_numpy(beta), out=out)
 
-    def trace(self, data: Any, atoms: DeviceArray, alpha: DeviceArray, beta: DeviceArray) -> Trace:
+    def trace(
+        self, data: Any, atoms: DeviceArray, alpha: DeviceArray, beta: DeviceArray
+    ) -> tuple[DeviceArray, Pull]:
         n_atoms = atoms.n_matrices if isinstance(atoms, Prepared) else len(atoms)
         resolved = Parameters(as_numpy(alpha), as_numpy(beta), n_atoms)
         spectral = not resolved.opposite and (value_routes(resolved) == "spectrum").all()
@@ -159,7 +162,7 @@ class CudaEngine(CudaRoutes):
             refuse_nan(self.name, values)
             values = values.reshape(len(values), *resolved.shape)
 
-        def pull(cotangent: DeviceArray, parameters: bool) -> DeviceArray:
+        def pull(cotangent: DeviceArray, parameters: bool) -> Gradients:
             nonlocal spectra
             kept, spectra = spectra, None  # for once: vectors take the place of reflectors
             found = None
@@ -172,11 +175,12 @@ class CudaEngine(CudaRoutes):
                 back = self.pullback(data, atoms, alpha, beta, cotangent, parameters=parameters)
                 return back.whitened, back.alpha, back.beta
             whitened, first, second = found
-            if parameters:
+            if first is not None and second is not None:
                 first, second = resolved.restore(first, second)
-            return tuple(self._finish(one, data) for one in (whitened, first, second))
+            finish = self._finish
+            return finish(whitened, data), finish(first, data), finish(second, data)
 
-        return Trace(self._finish(values, data), pull)
+        return self._finish(values, data), pull
 
     def usable(self, atoms: DeviceArray) -> bool:
         if kind_of(atoms) == "numpy":

@@ -16,7 +16,14 @@ from divlearn.engines.cuda import as_numpy, cp, kind_of
 from divlearn.engines.cuda.data import Block, CudaAtoms, CudaData
 from divlearn.engines.cuda.kernels import largest_dimension
 from divlearn.engines.cuda.pipeline import Device, Failures, Spectra, Sums, on_device
-from divlearn.engines.data import Prepared, Pullback, Request, add_part, lost_atoms
+from divlearn.engines.data import (
+    Gradients,
+    Prepared,
+    Pullback,
+    Request,
+    add_part,
+    lost_atoms,
+)
 from divlearn.engines.parameters import (
     Parameters,
     gradient_routes,
@@ -162,7 +169,7 @@ class CudaRoutes(Engine):
         self, found: Pullback, data: CudaData, atoms: CudaAtoms, request: Request
     ) -> None:
         """Compute gradients that are not finite again, on the CPU."""
-        lost = lost_atoms(found)
+        lost = lost_atoms(found.whitened, found.alpha, found.beta)
         if not len(lost) or not bool(cp.isfinite(cp.asarray(request.cotangent)).all()):
             return
         warnings.warn(
@@ -240,18 +247,15 @@ class CudaRoutes(Engine):
             add_part(result, self._fallback._pullback(part, one, some), rows, atom)
         return result
 
-    def _traced_pullback(
-        self, spectra: Spectra, request: Request
-    ) -> tuple[DeviceArray, DeviceArray, DeviceArray] | None:
+    def _traced_pullback(self, spectra: Spectra, request: Request) -> Gradients | None:
         """Whitened gradients from kept spectra; None where some pairs need another route."""
         sums = Sums(spectra.device.atoms, request)
         spectra.find_vectors()
         spectra.device.add_vectors(spectra, request.cotangent, sums, None)
         if spectra.waiting():  # asked last, for the device works meanwhile
             return None
-        whitened = sums.whitened()
-        found = Pullback(whitened, whitened, *sums.slopes)
-        return None if len(lost_atoms(found)) else (whitened, *sums.slopes)
+        found = sums.whitened(), *sums.slopes
+        return None if len(lost_atoms(*found)) else found
 
     def _logdet_pullback(self, data: CudaData, atoms: CudaAtoms, request: Request) -> Pullback:
         """(N^-1 - B^-1)/alpha summed over the data, N = alpha X + beta B."""

@@ -1,10 +1,10 @@
-"""Losses and Newton steps of softmax heads by compiled code, for designs in memory."""
+"""Softmax heads and support vector machines by compiled code, for arrays in memory."""
 
 from typing import Any
 
 import numpy as np
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.engines.cpu import available_engines
 from divlearn.threads import available_threads
 
@@ -37,7 +37,7 @@ def softmax_sums(
     shares : ndarray, shape (n_samples, n_outputs)
         Probabilities.
     """
-    native = kernels()
+    native = _kernels()
     shares, gradient, totals = np.empty(targets.shape), np.empty(head.T.shape), np.empty(2)
     native.softmax_sums(
         native.instruction_sets()[0],
@@ -86,7 +86,7 @@ def newton_step(
     -------
     ndarray, shape (n_outputs, n_columns)
     """
-    native = kernels()
+    native = _kernels()
     step = np.empty(gradient.T.shape)
     native.softmax_step(
         native.instruction_sets()[0],
@@ -101,11 +101,48 @@ def newton_step(
     return step.T
 
 
+def solve_pairs(
+    kernel: RealArray,
+    most: RealArray,
+    starts: Indices,
+    tolerance: float,
+) -> tuple[RealArray, RealArray]:
+    """Solve what libsvm solves, by the same steps and with the same rounding.
+
+    Parameters
+    ----------
+    kernel : ndarray, shape (n_samples, n_samples), of samples that come class by class
+    most : ndarray, shape (n_samples,), upper bounds of coefficients
+    starts : ndarray, shape (n_classes + 1,), where classes begin, and the last ends
+    tolerance : float, of the gradient
+
+    Returns
+    -------
+    coefficients : ndarray, shape (n_classes - 1, n_samples)
+        Those of a sample, against the other classes in their order.
+    offsets : ndarray, shape (n_pairs,)
+    """
+    native, n_classes = _kernels(), len(starts) - 1
+    coefficients = np.zeros((n_classes - 1, len(kernel)))
+    offsets = np.empty(n_classes * (n_classes - 1) // 2)
+    native.solve_pairs(
+        native.instruction_sets()[0],
+        np.ascontiguousarray(kernel, dtype=np.float32),
+        np.diagonal(kernel).astype(np.float64),
+        np.ascontiguousarray(most, dtype=np.float64),
+        starts.astype(np.int64),
+        tolerance,
+        coefficients,
+        offsets,
+    )
+    return coefficients, offsets
+
+
 def _count_threads(work: int) -> int:
-    return available_threads(kernels().max_threads) if work >= _MUCH else 1
+    return available_threads(_kernels().max_threads) if work >= _MUCH else 1
 
 
-def kernels() -> Any:
+def _kernels() -> Any:
     """Import the compiled module."""
     from divlearn.engines import _native  # type: ignore[attr-defined]
 

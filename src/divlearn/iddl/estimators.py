@@ -1,19 +1,19 @@
-"""IDDL as a classifier."""
+"""IDDL as a classifier, and as a regressor."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import softmax
+from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from divlearn.arrays import RealArray
 from divlearn.checks import ClassWeight, RandomState
 from divlearn.engines import Engine
 from divlearn.fitting.calibration import calibrate, calibrate_by
-from divlearn.fitting.checkpoint import checkpointed, draw_seed
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import (
     Labelled,
@@ -22,22 +22,21 @@ from divlearn.fitting.labelled import (
     label,
     takes_metric,
 )
+from divlearn.fitting.regression import Numbered, number
 from divlearn.fitting.selection import average_held_out
-from divlearn.fitting.training import Training
+from divlearn.fitting.targets import check_numbers
 from divlearn.heads.losses import LOSSES, Loss
-from divlearn.iddl.base import IDDLBase, ScoreMixin
+from divlearn.iddl.base import Recipe
 from divlearn.iddl.features import Divergences, starts_from_grid
 from divlearn.iddl.learning import Learned
-from divlearn.iddl.recipe import Recipe
-from divlearn.iddl.tasks import Task, labelled_task, sharded_classes_task
-from divlearn.sharded.blocks import block_in_memory, fingerprint_block
-from divlearn.sharded.opening import open_training
-from divlearn.sharded.shards import MemoryShards
-from divlearn.tolerances import LEARNING_ACCURACY
+from divlearn.iddl.predictor import IDDLPredictor, ScoreMixin
+from divlearn.iddl.tasks import Task, sharded_classes_task, sharded_numbers_task
+from divlearn.sharded.blocks import Block
+from divlearn.sharded.shards import Shards
 
 
 @takes_metric
-class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
+class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
     r"""Classify SPD matrices by divergences to atoms, all learned together.
 
     A matrix is encoded by its divergences to atoms, each with an (alpha, beta) of its own,
@@ -236,41 +235,20 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         -------
         self
         """
-        shards = open_training(self, X, y, sample_weight, accuracy=LEARNING_ACCURACY)
-        block = shards.whole
-        self._check_parameters(in_memory=block is not None)
-        with checkpointed(self, X=lambda: shards.map(fingerprint_block), groups=groups):
-            seeds = draw_seed(self.random_state), draw_seed(self.random_state)
-            if block is not None:
-                data = label(block.matrices, block.y, block.weights, self.class_weight, groups)
-                here = MemoryShards(block.only(data.kept))
-                task = labelled_task(here, data, data.folds(self._cv(), seeds[0]))
-            else:
-                task, data = sharded_classes_task(
-                    shards, groups, self.class_weight, self._cv(), self.engine, seeds
-                )
-            kept = self._fit(task, seeds[1])
-            self._calibrate(kept, task, data)
-        if block is None:
-            self.oof_proba_ = np.zeros((0, len(self.classes_)), float)  # of a sample: nobody's
-        return self
+        return self._fit_checked(X, y, sample_weight, groups)
 
-    def fit_training(self, training: Training) -> Self:
-        """Fit to data that was checked."""
-        self._check_parameters()
-        data = training.data
-        block = block_in_memory(training.engine, data.matrices, None, np.ones(len(data.codes)))
-        task = labelled_task(MemoryShards(block), data, training.folds)
-        task = replace(task, known=training)  # others have computed logarithms
-        self._calibrate(self._fit(task, draw_seed(self.random_state)), task, data)
-        return self
+    def _check_targets(self, block: Block, groups: ArrayLike | None) -> Labelled:
+        return label(block.matrices, block.y, block.weights, self.class_weight, groups)
 
-    def _calibrate(self, learned: Learned, task: Task, data: Labelled) -> None:
+    def _sharded_task(self, shards: Shards, seeds: tuple[int, int]) -> Task:
+        return sharded_classes_task(shards, self.class_weight, self._cv(), self.engine, seeds)
+
+    def _keep_held_out(self, learned: Learned, task: Task) -> None:
         """Fit the temperature, and make probabilities of held-out scores."""
+        data, rows = cast(Labelled, task.data), learned.choice.rows
         self.classes_, self.temperature_ = data.classes, 1.0
         self.oof_proba_ = np.full((len(data.y), len(self.classes_)), np.nan)
         self._optimistic_proba = self.oof_proba_
-        rows = learned.choice.rows
         if not len(rows):
             return
         codes, weights = data.codes[rows], data.weights[rows]
@@ -288,6 +266,8 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
         optimistic = average_held_out(np.split(final, ends), task.folds, len(data.codes))[1]
         self.oof_proba_ = data.spread(rows, probabilities)
         self._optimistic_proba = data.spread(rows, optimistic)
+        if task.shards.whole is None:
+            self.oof_proba_ = self.oof_proba_[:0]  # of a sample: nobody's
 
     def decision_function(self, X: ArrayLike) -> RealArray:
         """Compute calibrated scores, whose softmax is `predict_proba`.
@@ -301,3 +281,90 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLBase):
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes)."""
         return softmax(self._scores(X) / self.temperature_, axis=1)
+
+
+@takes_metric
+class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLPredictor):  # type: ignore[misc]
+    r"""Predict numbers from divergences to atoms, all learned together.
+
+    Like `IDDLClassifier`, with half the squared error of one or several outputs as the loss. Each
+    output is divided by its standard deviation.
+
+    Parameters
+    ----------
+    n_atoms : int or "auto"
+        "auto" is 48, fewer for fewer than 144 matrices.
+    divergence, rank, recipe, cv, max_iter, random_state, engine, verbose, regularize
+        As in `IDDLClassifier`.
+
+    Attributes
+    ----------
+    atoms_, alpha_, beta_, models_, starts_, loss_, penalty_, n_iter_, message_, history_,
+    n_features_in_
+        As in `IDDLClassifier`.
+    oof_prediction_ : ndarray, shape of y
+        Predictions of the training matrices by models that have not seen them, with all choices
+        for a fold made on the other folds; see ``oof_proba_`` of `IDDLClassifier`.
+
+    Examples
+    --------
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> import numpy as np
+    >>> X, _ = make_wishart_clusters(1, 120, 3, random_state=0)
+    >>> y = np.linalg.slogdet(X)[1]
+    >>> regressor = IDDLRegressor(random_state=0).fit(X[::2], y[::2])
+    >>> bool(regressor.score(X[1::2], y[1::2]) > 0.9)
+    True
+    """
+
+    mean_: Annotated[RealArray, "n_outputs"]
+    scale_: Annotated[RealArray, "n_outputs"]
+    single_: bool
+    oof_prediction_: RealArray
+    _optimistic_prediction: RealArray
+
+    @fit_method
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Learn atoms, divergences and head.
+
+        As `IDDLClassifier.fit`, with numbers for y, shape (n_matrices,) or (n_matrices, n_outputs).
+        """
+        return self._fit_checked(X, y, sample_weight, groups)
+
+    def _check_targets(self, block: Block, groups: ArrayLike | None) -> Numbered:
+        numbers = check_numbers(block.y, len(block))
+        return number(block.matrices, numbers, block.weights, groups)
+
+    def _sharded_task(self, shards: Shards, seeds: tuple[int, int]) -> Task:
+        return sharded_numbers_task(shards, self._cv(), self.engine, seeds)
+
+    def _keep_held_out(self, learned: Learned, task: Task) -> None:
+        data, folds = cast(Numbered, task.data), task.folds
+        self.single_ = data.y.ndim == 1
+        self.mean_, self.scale_ = np.atleast_1d(data.mean), np.atleast_1d(data.scale)
+        self.oof_prediction_ = self._optimistic_prediction = np.full(data.y.shape, np.nan)
+        if not len(learned.choice.rows):
+            return
+        ends = np.cumsum([len(held) for _, held in folds])[:-1]
+        own = [np.split(one.scores, ends)[number] for number, one in enumerate(learned.without)]
+        rows, said = average_held_out(own, folds, len(data.matrices))
+        self.oof_prediction_ = data.spread(rows, self._restore(said))
+        parts = np.split(learned.choice.scores, ends)
+        _, final = average_held_out(parts, folds, len(data.matrices))
+        self._optimistic_prediction = data.spread(rows, self._restore(final))
+        if task.shards.whole is None:
+            self.oof_prediction_ = self.oof_prediction_[:0]  # of a sample: nobody's
+
+    def _restore(self, scores: RealArray) -> RealArray:
+        numbers: RealArray = scores * self.scale_ + self.mean_
+        return numbers[:, 0] if self.single_ else numbers
+
+    def predict(self, X: ArrayLike) -> RealArray:
+        """Predict numbers, shape (n_matrices,) or (n_matrices, n_outputs)."""
+        return self._restore(self._scores(X))
