@@ -384,11 +384,14 @@ def test_nothing_to_compare():
         model.fit(np.broadcast_to(X[0], X.shape), y)
 
 
-def test_too_many_matrices():
-    X = np.linspace(1, 2, 100_000)[:, None, None]
-    message = r"n_matrices=100000 with 6 divergences .* fit to a random subset of at most 89478"
+def test_too_many_divergences_for_the_memory():
+    grid = np.linspace(0.1, 3, 30)
+    X = np.linspace(1, 2, 5000)[:, None, None]
+    most = 1074  # whose pairs have 465 divergences of 8 bytes, 4 GiB in all
+    message = rf"n_matrices=5000 with 465 divergences .* a random subset of at most {most} matrices"
     with pytest.raises(ValueError, match=message):
-        DivergenceKernelClassifier().fit(X, np.arange(100_000) % 2)
+        DivergenceKernelClassifier(grid, grid).fit(X, np.arange(5000) % 2)
+    assert 8 * 465 * most**2 <= 2**32 < 8 * 465 * (most + 1) ** 2
 
 
 # --- coupling

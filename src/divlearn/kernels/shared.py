@@ -1,6 +1,7 @@
 """Tables of divergences that estimators of the same training data share."""
 
 from collections.abc import Hashable, Sequence
+from math import isqrt
 
 import numpy as np
 
@@ -87,8 +88,9 @@ def make_tables(
     n_matrices, n_points = len(matrices), len(points)
     needed = 8 * n_matrices * (n_matrices if landmarks is None else len(landmarks)) * n_points
     if needed > _LARGEST_TABLE:
-        share = _LARGEST_TABLE / needed
-        most = int(n_matrices * (share if landmarks is not None else np.sqrt(share)))
+        most = _LARGEST_TABLE * n_matrices // needed  # with as many landmarks
+        if landmarks is None or most <= LARGE:
+            most = isqrt(_LARGEST_TABLE // (8 * n_points))
         raise ValueError(
             f"n_matrices={n_matrices} with {n_points} divergences (alpha, beta) need "
             f"{needed / 2**30:.1f} GiB for tables of pairs, but must need <= "
