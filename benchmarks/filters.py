@@ -72,7 +72,7 @@ def jobs(name: str, d: int, p: int, n: int) -> dict[str, Job]:
         "values": lambda: engine.encode_filters(data, V, alpha, beta),
         "values, torch": lambda: torch_values(*tensors[:2]),
         "values, full rank": lambda: engine.encode(data, atoms, alpha, beta),
-        "gradients": lambda: engine.pull_filters(data, V, alpha, beta, there).filters,
+        "gradients": lambda: engine.pull_filters(data, V, alpha, beta, there)[0],
         "gradients, torch": torch_gradient,
         "gradients, full rank": lambda: (
             engine.pullback(data, atoms, alpha, beta, part, parameters=False).atoms
