@@ -300,7 +300,7 @@ class _Judge:
         train, test = fold
         matrices = Regularize(regularize).fit(data.matrices[train]).transform(data.matrices)
         self.estimator, self.train, self.test = estimator, matrices[train], matrices[test]
-        self.codes, self.truth = data.codes[train], data.codes[test]
+        self.labels, self.truth = data.y[train], data.y[test]
         self.groups = None if data.groups is None else data.groups[train]
 
     def whole(self) -> RealArray:
@@ -320,7 +320,7 @@ class _Judge:
         return np.mean([self._is_right(self.model, some) for some in permuted], axis=0)
 
     def _fit(self, matrices: RealArray) -> BaseEstimator:
-        return fit_grouped(clone(self.estimator), matrices, self.codes, self.groups)
+        return fit_grouped(clone(self.estimator), matrices, self.labels, self.groups)
 
     def _is_right(self, model: BaseEstimator, matrices: RealArray) -> RealArray:
         right: RealArray = (model.predict(matrices) == self.truth).astype(float)

@@ -245,8 +245,14 @@ def _predict(
     started, (train, test) = time.perf_counter(), fold
     matrices = Regularize(regularize).fit(data.matrices[train]).transform(data.matrices)
     groups = None if data.groups is None else data.groups[train]
-    model = fit_grouped(clone(classifier), matrices[train], data.codes[train], groups)
-    return model.predict(matrices[test]), time.perf_counter() - started
+    model = fit_grouped(clone(classifier), matrices[train], data.y[train], groups)
+    return _encode(model.predict(matrices[test]), data.classes), time.perf_counter() - started
+
+
+def _encode(labels: Labels, classes: Labels) -> Indices:
+    """Return indices of labels among classes, -1 for those that are none of them."""
+    codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    return np.where(classes[codes] == labels, codes, -1)
 
 
 def _gather(results: Mapping[str, list[_Fitted]], data: Labelled, folds: Folds) -> Evaluation:
