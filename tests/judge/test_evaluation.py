@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import confusion_matrix
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from divlearn.datasets import make_wishart_clusters
 from divlearn.judge import Evaluation, default_classifiers, evaluate
@@ -44,6 +46,20 @@ def test_every_matrix_is_predicted_by_a_model_that_never_saw_it(data):
     assert len(Recorder.seen) == 4
     assert all(len(seen) == 45 for seen in Recorder.seen)
     assert found.correct("recorder").mean() == pytest.approx(1 / 3)
+
+
+def test_classifiers_are_given_labels(data):
+    """So may be weights of classes, and a fitted classifier that others have."""
+    X, y = data
+    weighted = DivergenceMDM(class_weight={"bark": 0.2, "moss": 1, "sand": 1})
+    other = np.where(y == "moss", "lichen", y)  # in the place of "moss" among the classes
+    frozen = FrozenEstimator(DivergenceMDM().fit(X, other))
+    found = evaluate(X, y, {"weighted": weighted, "frozen": frozen}, cv=4, random_state=0)
+    folds = StratifiedKFold(4, shuffle=True, random_state=0)
+    named = cross_val_predict(weighted, X, y, cv=folds)
+    assert found.accuracy("weighted") == pytest.approx((named == y).mean())
+    assert found.accuracy("frozen") == pytest.approx((frozen.predict(X) == y).mean())
+    assert found.confusion("frozen")[:, 1].sum() == 0
 
 
 def test_tables(data):

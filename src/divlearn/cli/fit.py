@@ -203,7 +203,8 @@ def _say(out: Output, model: BaseEstimator, labels: Labels) -> tuple[str, float 
         text += f" Held-out accuracy: {accuracy:.1%}."
     weights = model.weights_ if getattr(model, "members_", {}) else {}
     if weights:
-        text += f" It averages {len(weights)} classifiers:"
+        why = f" ({model.message_})" if len(weights) < len(model.members) else ""
+        text += f" It averages {len(weights)} classifiers{why}:"
     elif hasattr(model, "message_"):
         text += f" How the fit ended: {model.message_}."
     out.say(text)

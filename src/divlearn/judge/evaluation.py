@@ -245,7 +245,7 @@ def _predict(
     started = time.perf_counter()
     train, test = regularize_fold(data, fold, regularize)
     predicted = fit_fold(classifier, data, fold, train).predict(test)
-    return predicted, time.perf_counter() - started
+    return _encode(predicted, data.classes), time.perf_counter() - started
 
 
 def regularize_fold(
@@ -263,7 +263,13 @@ def fit_fold(
     """Fit a clone to the matrices of the training part, with its labels and groups."""
     rows, _ = fold
     groups = None if data.groups is None else data.groups[rows]
-    return fit_grouped(clone(classifier), train, data.codes[rows], groups)
+    return fit_grouped(clone(classifier), train, data.y[rows], groups)
+
+
+def _encode(labels: Labels, classes: Labels) -> Indices:
+    """Return indices of labels among classes, -1 for those that are none of them."""
+    codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    return np.where(classes[codes] == labels, codes, -1)
 
 
 def _gather(results: Mapping[str, list[_Fitted]], data: Labelled, folds: Folds) -> Evaluation:
