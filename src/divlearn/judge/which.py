@@ -68,30 +68,20 @@ def which_divergence(
     Use the nearest mean in airm, stein, burg or log-cosh: ...
     """
     with narrated("which_divergence", verbose):
+        default = _LIKELIHOOD_GRID if y is None else None
+        axes = _check_axis(alphas, "alphas", default), _check_axis(betas, "betas", default)
         if y is None:
-            _refuse_groups(groups)
-            axes = _check_axes(alphas, betas, _LIKELIHOOD_GRID)
+            if groups is not None:
+                raise ValueError(
+                    "groups must be None without labels: the likelihood holds nothing out; leave "
+                    "out groups, or pass y"
+                )
             matrices = check_spd(X, regularize=regularize, ndim=3)
             return _by_likelihood(matrices, *axes, get_engine(engine))
-        axes = _check_axes(alphas, betas, None)
         matrices = check_spd(real_form(X), regularize=regularize, ndim=3)
         folds = _draw_folds(y, groups, len(matrices), check_count(cv, "cv", least=2), random_state)
         rough = get_engine(engine, accuracy=LEARNING_ACCURACY)
         return judge_by_accuracy(matrices, *folds, *axes, rough)
-
-
-def _refuse_groups(groups: ArrayLike | None) -> None:
-    if groups is not None:
-        raise ValueError(
-            "groups must be None without labels: the likelihood holds nothing out; leave out "
-            "groups, or pass y"
-        )
-
-
-def _check_axes(
-    alphas: ArrayLike | None, betas: ArrayLike | None, default: RealArray | None
-) -> tuple[RealArray, RealArray]:
-    return _check_axis(alphas, "alphas", default), _check_axis(betas, "betas", default)
 
 
 def _check_axis(values: ArrayLike | None, name: str, default: RealArray | None) -> RealArray:
