@@ -44,8 +44,7 @@ class Variant:
 
     def pull(self, alpha: RealArray, beta: RealArray) -> RealArray:
         """Gradient in the parameters from those in alpha and beta."""
-        size = len(self.start)
-        gradient = np.zeros(size)
+        gradient = np.zeros(len(self.start))
         np.add.at(gradient, self.alpha_index, alpha)
         np.add.at(gradient, self.beta_index, beta)
         return gradient

@@ -59,12 +59,18 @@ def least(choices: Sequence[Choice], positions: Indices) -> Choice:
     return min(choices, key=lambda choice: float(choice.shares[positions].sum()))
 
 
+def positions_without_each(held: Sequence[Indices]) -> list[Indices]:
+    """Positions of held-out rows outside each fold; of all rows where none is outside."""
+    rows = np.concatenate(held)
+    others = [np.flatnonzero(~np.isin(rows, one)) for one in held]
+    return [some if len(some) else np.arange(len(rows)) for some in others]
+
+
 def choose_without_each(chooser: Chooser, parts: Sequence[Part]) -> tuple[Choice, list[Choice]]:
     """Choose by all folds, and without each."""
-    rows = np.concatenate([part.rows for part in parts])
-    best = chooser(np.arange(len(rows)))
-    others = [np.flatnonzero(~np.isin(rows, part.rows)) for part in parts]
-    return best, [chooser(some) if len(some) else best for some in others]
+    held = [part.rows for part in parts]
+    best = chooser(np.arange(sum(map(len, held))))
+    return best, list(map(chooser, positions_without_each(held)))
 
 
 def shares_without_each(chosen: Sequence[Choice], held: Sequence[Indices]) -> RealArray:
@@ -210,9 +216,7 @@ def search_plane(
     rows = np.concatenate([part.rows for part in parts])
     scores = np.concatenate([_scores(part, settings, points) for part in parts], axis=1)
     shares = np.stack([judge(one, rows) for one in scores])
-    others = [np.flatnonzero(~np.isin(rows, part.rows)) for part in parts]
-    everything = np.arange(len(rows))
-    judged = [some if len(some) else everything for some in (*others, everything)]
+    judged = [*positions_without_each([part.rows for part in parts]), np.arange(len(rows))]
     return [points[int(shares[:, some].sum(axis=1).argmin())] for some in judged]
 
 

@@ -175,9 +175,7 @@ def solve_stochastic(
                 step_size /= 2
             del following  # the next encoding needs its room
             run.note(iteration, trial, _norm(objective, ended), "stochastic")
-            if lower and before - trial.value <= tol * abs(before):
-                share = (before - trial.value) / abs(before) if before else 0.0
-                message = f"an epoch lowered the objective by a relative {share:.2g} <= tol={tol:g}"
+            if lower and (message := run.say_if_flat(before, tol, "an epoch")):
                 return run.end(message)
             if step_size < _SHORTEST_STEP:
                 where = f"after an epoch of steps of size {2 * step_size:.2g}"

@@ -278,10 +278,6 @@ def initial_atoms(
     `codes` are the classes of X, None where there are none; `logarithms` returns `log_vectors(X)`,
     which may be on a device.
     """
-    if method not in METHODS:
-        raise ValueError(
-            f"init={method!r} must be one of {', '.join(METHODS)}, or an array of atoms"
-        )
     if method == "identity":
         return np.tile(np.eye(X.shape[-1]), (n_atoms, 1, 1))
     if codes is None or method == "kmeans":
