@@ -58,9 +58,9 @@ def jobs(name: str, d: int, p: int, n: int) -> dict[str, Job]:
     alpha, beta = (np.tile(one, (N_FILTERS, 1)) for one in PAIRS.T)
     weights = rng.uniform(0.5, 1.5, (n, N_FILTERS, len(PAIRS) + 1))
     device = "cuda" if name == "cuda" else "cpu"
-    data, atoms = engine.prepare(X), wishart(N_FILTERS, d, seed=1)
+    data, atoms = engine.keep(X), wishart(N_FILTERS, d, seed=1)
     tensors = [torch.from_numpy(one).to(device) for one in (X, V, weights)]
-    there = tensors[2] if name == "cuda" else weights
+    there = engine.place(weights, data)
     part = there[..., :-1]
 
     def torch_gradient() -> Any:
@@ -72,7 +72,7 @@ def jobs(name: str, d: int, p: int, n: int) -> dict[str, Job]:
         "values": lambda: engine.encode_filters(data, V, alpha, beta),
         "values, torch": lambda: torch_values(*tensors[:2]),
         "values, full rank": lambda: engine.encode(data, atoms, alpha, beta),
-        "gradients": lambda: engine.pull_filters(data, V, alpha, beta, there).filters,
+        "gradients": lambda: engine.pull_filters(data, V, alpha, beta, there)[0],
         "gradients, torch": torch_gradient,
         "gradients, full rank": lambda: (
             engine.pullback(data, atoms, alpha, beta, part, parameters=False).atoms

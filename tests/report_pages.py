@@ -14,8 +14,7 @@ import numpy as np
 from divlearn.datasets import make_wishart_clusters
 from divlearn.judge import Evaluation, PlaneMap, default_classifiers, which_divergence
 from divlearn.report import Page, page_of
-from divlearn.report.confusion import confusion_section
-from divlearn.report.figures import curves_section, matrices_section
+from divlearn.report.figures import confusion_section, curves_section, matrices_section
 from divlearn.report.planes import plane_section
 from divlearn.report.sections import (
     disagreement_section,

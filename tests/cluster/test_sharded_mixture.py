@@ -7,7 +7,6 @@ import pytest
 
 from divlearn.cluster import ABMixture
 from divlearn.cluster.em import Mixture, expect, nearest
-from divlearn.cluster.parameters import FamilyParameters
 from divlearn.datasets import make_wishart_clusters
 from divlearn.sharded import open_shards, shards
 from divlearn.sharded.opening import open_data
@@ -152,8 +151,8 @@ def many():
     whole = open_data(X, None, weights)
     shards = open_shards(X, None, 7 * weights, block_size=97)
     means = np.stack([X[0], 1e9 * np.eye(2), X[-1]])
-    family = FamilyParameters(*np.array([[0.5, 0, 0], [1, 0, 1], [4, 3, 2], [0, 1, 2]], float))
-    return whole, shards, Mixture(np.array([0.4, 0.1, 0.5]), means, family)
+    densities = np.array([[0.5, 0, 0], [1, 0, 1], [4, 3, 2], [0, 1, 2]], float)
+    return whole, shards, Mixture(np.array([0.4, 0.1, 0.5]), means, densities)
 
 
 def test_responsibilities_are_those_of_data_in_memory(many):

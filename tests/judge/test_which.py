@@ -9,11 +9,13 @@ from itertools import product
 import numpy as np
 import pytest
 from conftest import wishart
+from numpy.testing import assert_array_equal
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import cross_val_predict
 
 from divlearn.datasets import make_recordings, make_wishart_clusters
 from divlearn.divergence import abld
+from divlearn.engines import get_engine
 from divlearn.fitting.folds import make_folds
 from divlearn.judge import (
     NAMED,
@@ -22,7 +24,7 @@ from divlearn.judge import (
     WhichDivergence,
     which_divergence,
 )
-from divlearn.nearest import DivergenceKNN, DivergenceMDM
+from divlearn.nearest import DivergenceKNN, DivergenceMDM, plane
 
 ALPHAS, BETAS = [0.0, 0.5, 1.5], [0.0, 1.0]
 
@@ -306,3 +308,21 @@ def test_errors(change, message):
     X, y = overlapping(30)
     with pytest.raises(ValueError, match=message):
         which_divergence(**({"X": X, "y": y, "cv": 3} | change))
+
+
+def test_of_many_matrices_some_are_judged_by_neighbours_and_means_of_all(monkeypatch):
+    X, y = make_wishart_clusters(3, 20, 3, separation=2, random_state=0)
+    X, y = X[:-5], y[:-5]
+    folds = np.arange(len(y)) % 4
+    points, engine = np.array([(0.0, 0.0), (0.5, 0.5), (0.0, 1.0)]), get_engine("auto")
+    every, everyone = plane.judge_neighbors(X, y, folds, None, points, engine)
+    assert_array_equal(everyone, np.arange(len(y)))
+    monkeypatch.setattr(plane, "_MOST_PAIRS", 0)
+    monkeypatch.setattr(plane, "_LEAST_JUDGED", 20)
+    some, judged = plane.judge_neighbors(X, y, folds, None, points, engine)
+    assert_array_equal(np.bincount(y[judged]), np.ceil(np.bincount(y) * 20 / 55))
+    assert_array_equal(some, every[:, :, judged])
+    answer = which_divergence(X, y, random_state=0)
+    said = "all 22 matrices were judged, drawn from 55, by neighbours and means of all"
+    assert answer.n_matrices == 22
+    assert answer.message == said

@@ -16,7 +16,7 @@ from sklearn.svm import SVC
 
 from divlearn.fitting.calibration import calibrate, log_probabilities
 from divlearn.kernels import POINTS, DivergenceKernel, DivergenceKernelClassifier
-from divlearn.kernels.classifier import COUPLED, SHARPNESSES, couple
+from divlearn.kernels.classifier import COUPLED, SHARPNESSES, compact, couple
 
 SMALL = {"alphas": [0.5], "betas": [0.5], "scales": [0.5, 2], "C": [1, 10]}
 
@@ -384,11 +384,14 @@ def test_nothing_to_compare():
         model.fit(np.broadcast_to(X[0], X.shape), y)
 
 
-def test_too_many_matrices():
-    X = np.linspace(1, 2, 100_000)[:, None, None]
-    message = r"n_matrices=100000 with 6 divergences .* fit to a random subset of at most 89478"
+def test_too_many_divergences_for_the_memory():
+    grid = np.linspace(0.1, 3, 30)
+    X = np.linspace(1, 2, 5000)[:, None, None]
+    most = 1074  # whose pairs have 465 divergences of 8 bytes, 4 GiB in all
+    message = rf"n_matrices=5000 with 465 divergences .* a random subset of at most {most} matrices"
     with pytest.raises(ValueError, match=message):
-        DivergenceKernelClassifier().fit(X, np.arange(100_000) % 2)
+        DivergenceKernelClassifier(grid, grid).fit(X, np.arange(5000) % 2)
+    assert 8 * 465 * most**2 <= 2**32 < 8 * 465 * (most + 1) ** 2
 
 
 # --- coupling
@@ -427,3 +430,16 @@ def test_decisions_that_are_all_right_leave_a_doubt():
     known = calibrate(scores, codes, np.ones(30))
     probabilities = np.exp(log_probabilities(scores, *known))
     assert probabilities[np.arange(30), codes].mean() == pytest.approx(1 - 1 / 32, rel=1e-3)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 12])
+def test_kept_decisions_score_as_all_pairs_do_and_do_not_grow_with_them(n_classes):
+    n_pairs = n_classes * (n_classes - 1) // 2
+    decisions = np.random.default_rng(0).standard_normal((5, n_pairs))
+    if n_classes == 2:
+        decisions = decisions[:, 0]
+    kept = compact(decisions)
+    assert kept.size <= 5 * n_classes * len(SHARPNESSES)
+    for form in range(len(SHARPNESSES)):
+        expected = couple(decisions, SHARPNESSES[form])
+        np.testing.assert_array_equal(COUPLED.score(kept, form), expected)

@@ -74,6 +74,16 @@ def test_landmarks_are_stratified():
     assert len(pick_landmarks(np.repeat(np.arange(50), 20))) == 500  # of many classes
 
 
+@pytest.mark.usefixtures("few_are_many")
+def test_tables_have_fewer_landmarks_rather_than_more_memory(monkeypatch):
+    X, y = make_wishart_clusters(2, 60, 2, separation=4, random_state=0)
+    few = 9
+    monkeypatch.setattr("divlearn.kernels.shared._LARGEST_TABLE", 8 * len(X) * 6 * few)
+    model = DivergenceKernelClassifier(random_state=0).fit(X, y)
+    assert len(model.kernel_.matrices_) == few
+    assert model.score(X, y) > 0.7
+
+
 def test_indefinite_kernels_get_the_absolute_values_of_their_eigenvalues():
     kernel = np.array([[1.0, 2.0], [2.0, 1.0]])  # eigenvalues 3 and -1
     np.testing.assert_allclose(make_definite(kernel), [[2.0, 1.0], [1.0, 2.0]])

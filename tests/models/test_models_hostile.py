@@ -95,10 +95,10 @@ def set_state(**values):
     return lambda page: page["model"]["state"].update(values)
 
 
-NUMBERS = {name: {"array": "1"} for name in ("alpha", "beta", "kappa", "log_z")}
+NUMBERS = {name: {"array": "1"} for name in ("weights", "means", "densities")}
 
 
-PARAMETERS = "divlearn.cluster.parameters.FamilyParameters"
+RECORD = "divlearn.cluster.em.Mixture"
 
 
 def make(name, **state):
@@ -131,12 +131,12 @@ HOSTILE = {
     "a function as a model": (put(model=make("numpy.log")), "damaged"),
     "a type as a model": (put(model=make("numpy.float64")), "damaged"),
     "a record in place of a model": (
-        put(model=make(PARAMETERS, **NUMBERS)),
-        "holds FamilyParameters",
+        put(model=make(RECORD, **NUMBERS)),
+        "holds Mixture",
     ),
     "a record that lacks a field": (set_state(init=make("divlearn.iddl.Model")), "in alpha, atoms"),
     "a record with one more": (
-        set_state(init=make(PARAMETERS, **NUMBERS, x=3)),
+        set_state(init=make(RECORD, **NUMBERS, x=3)),
         "differs from its class in x",
     ),
     "an array that is not there": (set_state(init={"array": "99"}), "'99'}, which means nothing"),

@@ -228,10 +228,10 @@ def test_pages_say_what_answers_say():
         cells, _, learned = plane.charts[0].figure.data
         assert cells.z.shape == (3, 3)
         assert len(learned.x) == 1
-        assert {"AIRM", "Burg"} <= {row[0].text for row in table.content["shown"]}
+        assert {"AIRM", "Burg"} <= {row[0]["text"] for row in table.content["shown"]}
     plane, table = page_of(labelled).sections
     assert np.array_equal(plane.charts[0].figure.data[0].z.T, labelled.map)
-    shown = {row[0].text: row[1].text for row in table.content["shown"]}
+    shown = {row[0]["text"]: row[1]["text"] for row in table.content["shown"]}
     assert shown["learned"] == f"{labelled.score:.1%}"
     assert shown["Stein"] == f"{labelled.named['stein'].score:.1%}"
     best = max(0, unlabelled.map.max() - unlabelled.score)

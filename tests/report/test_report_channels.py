@@ -45,19 +45,19 @@ def test_the_ranking_has_names_and_errors(data):
         TangentClassifier(random_state=0), X, y, list(NAMES), n_repeats=2, cv=4, groups=groups
     )
     section = section_of(make_page(data))
-    shown = [[cell.text for cell in row[:2]] for row in section.content["shown"]]
+    shown = [[cell["text"] for cell in row[:2]] for row in section.content["shown"]]
     assert shown == [
         [row.name, f"{100 * row.importance:.1f} ±\N{NO-BREAK SPACE}{100 * row.standard_error:.1f}"]
         for row in found.table()
     ]
     assert shown[0][0] == "C3"
     assert f"right for {found.accuracy:.1%}" in section.note
-    styles = [row[0].style for row in section.content["shown"]]
+    styles = [row[0]["style"] for row in section.content["shown"]]
     assert [name for name, style in zip(shown, styles, strict=True) if "b" in style] == shown[:1]
 
 
 def test_channels_without_names_have_numbers(data):
-    names = {row[0].text for row in section_of(make_page(data, None)).content["shown"]}
+    names = {row[0]["text"] for row in section_of(make_page(data, None)).content["shown"]}
     assert names == {"channel 1", "channel 2", "channel 3"}
 
 

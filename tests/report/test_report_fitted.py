@@ -45,7 +45,7 @@ def titles(page):
 
 def texts(section):
     rows = [*section.content["shown"], *section.content["rest"]]
-    return [tuple(cell.text for cell in row) for row in rows]
+    return [tuple(cell["text"] for cell in row) for row in rows]
 
 
 def cells(section):

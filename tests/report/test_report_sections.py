@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from report_pages import GRID, plane_values, spd
 
-from divlearn.report.confusion import confusion_section
-from divlearn.report.figures import curves_section, matrices_section
+from divlearn.report.figures import confusion_section, curves_section, matrices_section
 from divlearn.report.planes import label_side, plane_section
 from divlearn.report.sections import (
     disagreement_section,
@@ -217,22 +216,22 @@ def test_table_cells_hold_text_value_and_style():
         ("share", True),
         ("n", True),
     ]
-    texts = [[cell.text for cell in row] for row in cells(section)]
+    texts = [[cell["text"] for cell in row] for row in cells(section)]
     missing = "\N{EN DASH}"
     assert texts == [
         ["a", "12.3%", "7", "x"],
         ["b", missing, "12", "3"],
         ["c", "∞%", "3", missing],
     ]
-    assert [row[1].value for row in cells(section)] == ["0.12345", "NaN", "Infinity"]
-    assert [cell.style for cell in cells(section)[1]] == ["b", "n b", "n b", "b"]
+    assert [row[1]["value"] for row in cells(section)] == ["0.12345", "NaN", "Infinity"]
+    assert [cell["style"] for cell in cells(section)[1]] == ["b", "n b", "n b", "b"]
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 50, 51, 200])
 def test_table_parts_rows_in_two(n_rows):
     content = table_section("table", ["n"], [[i] for i in range(n_rows)]).content
     assert len(content["shown"]) == min(n_rows, 50)
-    together = [int(row[0].text) for row in content["shown"] + content["rest"]]
+    together = [int(row[0]["text"]) for row in content["shown"] + content["rest"]]
     assert together == list(range(n_rows))
 
 
@@ -242,8 +241,11 @@ def test_disagreement_finds_and_marks_who_is_right():
     section = disagreement_section("d", truth, predictions, names=["w", "x", "y", "z"])
     headings = [heading for heading, _ in section.content["headings"]]
     assert headings == ["matrix", "truth", "one", "two"]
-    assert [[cell.text for cell in row] for row in cells(section)] == [list("xbab"), list("zbba")]
-    assert [[cell.style for cell in row[2:]] for row in cells(section)] == [
+    assert [[cell["text"] for cell in row] for row in cells(section)] == [
+        list("xbab"),
+        list("zbba"),
+    ]
+    assert [[cell["style"] for cell in row[2:]] for row in cells(section)] == [
         ["wrong", "right"],
         ["right", "wrong"],
     ]

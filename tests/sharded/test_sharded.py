@@ -16,7 +16,6 @@ from divlearn.iddl.objective import Dictionary, Objective, Settings
 from divlearn.iddl.stochastic import _spread
 from divlearn.sharded import encode, open_shards
 from divlearn.sharded.opening import open_data
-from divlearn.sharded.shards import Shards
 
 MINIBATCHES = Recipe(solver="stochastic", penalty=1e-2)
 SETTINGS = {
@@ -132,19 +131,22 @@ def test_results_beyond_the_memory_limit_are_in_files_until_they_are_dropped(
 
 def test_sums_have_one_order():
     for count in (1, 7, 8, 9, 64, 65, 100):
-        joined = Shards(range(count)).reduce(lambda i: f"{i} ", merge=lambda a, b: f"({a}{b})")
+        shards = open_shards(np.ones((count, 1, 1)), block_size=1)
+        joined = shards.reduce(lambda block: f"{block.number} ", merge=lambda a, b: f"({a}{b})")
         assert joined.replace("(", "").replace(")", "").split() == list(map(str, range(count)))
-    sums = Shards([1, 4]).reduce(lambda i: (i, None, (i + 1.0, i + 2)))
-    assert sums == (5, None, (7.0, 9))
+    both = open_shards(np.ones((2, 1, 1)), block_size=1)
+    sums = both.reduce(lambda block: (block.number, None, (block.number + 1.0, 4)))
+    assert sums == (1, None, (3.0, 8))
 
 
 def test_moments_are_those_of_all_rows():
     random = np.random.RandomState(0)
     rows, weights = 1e6 + random.normal(size=(50, 3)), random.uniform(size=50)
     weights[:10] = 0
-    cut = Shards([slice(i, i + 10) for i in range(0, 50, 10)])
+    cut = open_shards(np.ones((50, 1, 1)), block_size=10)
+    parts = [np.split(rows, 5), np.split(weights, 5)]
     weight, mean, squares = cut.reduce(
-        lambda part: column_moments(rows[part], weights[part]), merge=merge_moments
+        lambda _, part, some: column_moments(part, some), parts=parts, merge=merge_moments
     )
     expected = np.diag(np.cov(rows.T, aweights=weights, ddof=0))
     np.testing.assert_allclose(mean, np.average(rows, axis=0, weights=weights), rtol=1e-14)

@@ -18,7 +18,7 @@ from divlearn.arrays import RealArray, to_host
 from divlearn.checks import RandomState, check_number
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.training import Grid, Training, in_turn
-from divlearn.kernels.classifier import Candidate, MachineClassifier
+from divlearn.kernels.classifier import Candidate, MachineClassifier, compact
 from divlearn.log_vectors import log_vectors
 from divlearn.tangent.classifier import spread
 
@@ -68,7 +68,8 @@ class VectorClassifier(MachineClassifier):
 
     def _decide(self, model: tuple[SVC, Candidate], training: Training, number: int) -> RealArray:
         (machine, candidate), (_, held) = model, training.parts[number]
-        return np.asarray(machine.decision_function(self._vectors(training, candidate)[held]))
+        decisions = machine.decision_function(self._vectors(training, candidate)[held])
+        return compact(np.asarray(decisions))
 
 
 def make_machine(C: float, gamma: float | None, *, table: bool) -> SVC:

@@ -130,7 +130,8 @@ def _show(
 ) -> None:
     import numpy as np
 
-    from divlearn.report.fitted import centers_of, cluster_page, say_clusters
+    from divlearn.cluster.agreement import centers_of
+    from divlearn.report.fitted import cluster_page, say_clusters
 
     found, together = model.predict(dataset.matrices), _together(dataset)
     sizes = np.bincount(found, minlength=len(centers_of(model)))

@@ -145,6 +145,12 @@ def _dealer(codes: Indices, groups: Labels | None) -> Callable[[np.random.Random
     return within
 
 
+def centers_of(model: BaseEstimator) -> RealArray:
+    """Return the centres of clusters or of components, shape (n_clusters, d, d)."""
+    centers: RealArray = model.means_ if hasattr(model, "means_") else model.cluster_centers_
+    return centers
+
+
 def measure_stability(
     model: BaseEstimator, matrices: RealArray, groups: Labels | None = None
 ) -> float:
@@ -157,10 +163,10 @@ def measure_stability(
     rows = np.sort(random.permutation(len(matrices))[:_MOST_REFITTED])
     units = rows if groups is None else np.unique(groups[rows], return_inverse=True)[1]
     matrices, scores = matrices[rows], []
-    centers = model.means_ if hasattr(model, "means_") else model.cluster_centers_
+    n_clusters = len(centers_of(model))
     for _ in range(_HALVINGS):
         first = np.isin(units, random.permutation(np.unique(units))[::2])
-        if is_interrupted() or min(first.sum(), (~first).sum()) < 2 * len(centers):
+        if is_interrupted() or min(first.sum(), (~first).sum()) < 2 * n_clusters:
             return math.nan
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)

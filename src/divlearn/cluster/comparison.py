@@ -54,14 +54,13 @@ def compare_members(
         run = em.run(em.refit(mixture))
         if is_interrupted():  # likelihoods are compared at their maxima
             raise KeyboardInterrupt
-        family, log_likelihood = run.mixture.family, -run.objective * n
+        (alpha, beta, kappa, _), log_likelihood = run.mixture.densities, -run.objective * n
         n_parameters = count_parameters(len(mixture.weights), shards.d, members, share)
         bic, p_value = n_parameters * math.log(n) - 2 * log_likelihood, math.nan
         if fits:
             gain = max(fits["learned"].log_likelihood - log_likelihood, 0.0)
             p_value = float(chi2.sf(2 * gain, fits["learned"].n_parameters - n_parameters))
-        point = family.alpha, family.beta, family.kappa
-        fits[name] = MemberFit(name, *point, log_likelihood, n_parameters, bic, p_value)
+        fits[name] = MemberFit(name, alpha, beta, kappa, log_likelihood, n_parameters, bic, p_value)
     return fits
 
 

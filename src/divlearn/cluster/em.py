@@ -12,7 +12,7 @@ from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.checks import check_finite
 from divlearn.cluster.base import Run, repeat
 from divlearn.cluster.clusters import Clusters, Members, Point, Spectra, nearest_block
-from divlearn.cluster.parameters import FamilyParameters, ParameterFit, fit_parameters
+from divlearn.cluster.parameters import Densities, ParameterFit, fit_parameters
 from divlearn.likelihood.members import Members as Family
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
@@ -37,7 +37,7 @@ class Mixture:
 
     weights: RealArray
     means: RealArray
-    family: FamilyParameters
+    densities: Densities
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,24 +61,23 @@ class EM:
         """Raise the likelihood from a start until it stays; it never falls but for rounding."""
         mixture, began = start, time.perf_counter()
         responsibilities, bound = expect(self.shards, mixture)
-        rows = [(bound, mixture.family, time.perf_counter() - began)]
+        rows = [(bound, mixture.densities, time.perf_counter() - began)]
 
         def turn(_: int) -> tuple[str, str | None]:
             nonlocal mixture, rows, responsibilities
             following = self._maximize(mixture, responsibilities)
             responsibilities, bound = expect(self.shards, following)
             rise = bound - rows[-1][0]
-            row = bound, following.family, time.perf_counter() - began
+            row = bound, following.densities, time.perf_counter() - began
             mixture, rows = following, [*rows, row]  # at once: an interrupt leaves both
             rose = f"rose by {max(rise, 0):.2g} <= tol={self.tol:g}"
             stop = f"the log-likelihood per matrix {rose}" if rise <= self.tol else None
             return f"log-likelihood {bound:.6g} per matrix", stop
 
         _, converged, message = repeat(turn, self.max_iter)
-        bounds, families, seconds = zip(*rows, strict=True)
+        bounds, densities, seconds = zip(*rows, strict=True)
         history = {"lower_bound": np.array(bounds), "seconds": np.array(seconds)}
-        for name in ("alpha", "beta", "kappa"):
-            history[name] = np.stack([getattr(family, name) for family in families])
+        history["alpha"], history["beta"], history["kappa"], _ = np.stack(densities, axis=1)
         return MixtureRun(-bounds[-1], len(rows) - 1, message, history, mixture, converged)
 
     def start(self, centers: RealArray) -> Mixture:
@@ -96,10 +95,10 @@ class EM:
             )
             for point in self.members.starts
         ]
-        parameters, shift, _ = min(fits, key=lambda fit: fit[-1])
+        densities, shift, _ = min(fits, key=lambda fit: fit[-1])
         means = centers.copy()
         means[found.alive] *= np.exp(shift)[:, None, None]
-        return Mixture(found.weights, means, parameters.only(np.zeros(len(centers), np.intp)))
+        return Mixture(found.weights, means, np.tile(densities[:, :1], len(centers)))
 
     def refit(self, mixture: Mixture) -> Mixture:
         """Densities of these members for the responsibilities of a mixture."""
@@ -107,31 +106,29 @@ class EM:
 
     def _maximize(self, mixture: Mixture, responsibilities: Responsibilities) -> Mixture:
         """Weights, then a few steps of the centres, then parameters and scales of the centres."""
-        family, weights, alive = mixture.family, responsibilities.weights, responsibilities.alive
+        weights, alive = responsibilities.weights, responsibilities.alive
+        densities, kappa = mixture.densities.copy(), mixture.densities[2]
         # What a gradient of this size promises is little compared with tol: kappa d |G|^2 / 2.
-        enough = np.sqrt(2 * _SHARE_OF_TOL * self.tol / (family.kappa * self.shards.d))
+        enough = np.sqrt(2 * _SHARE_OF_TOL * self.tol / (kappa * self.shards.d))
         tol = np.maximum(enough, _CENTER_TOLERANCE)
         means, spectra = responsibilities.move(mixture, tol, _CENTER_STEPS)
-        found, shift = self._fit_families(spectra, family.only(alive))
+        densities[:, alive], shift = self._fit_densities(spectra, densities[:, alive])
         means[alive] *= np.exp(shift)[:, None, None]
         if self.share == "all":  # components without matrices have what all have
-            alive = np.arange(len(weights))
-            found = found.only(np.zeros_like(alive))
-        return Mixture(weights, means, family.replaced(alive, found))
+            densities[:] = densities[:, alive[:1]]
+        return Mixture(weights, means, densities)
 
-    def _fit_families(
-        self, spectra: Spectra, family: FamilyParameters
-    ) -> tuple[FamilyParameters, RealArray]:
-        few = spectra.totals < FEWEST_MEMBERS
+    def _fit_densities(self, spectra: Spectra, densities: Densities) -> tuple[Densities, RealArray]:
+        few, (alpha, beta, kappa, _) = spectra.totals < FEWEST_MEMBERS, densities
 
         def fit(part: Spectra, rows: slice, tied: bool) -> ParameterFit:
-            start = float(family.alpha[rows][0]), float(family.beta[rows][0])
+            start = float(alpha[rows][0]), float(beta[rows][0])
             return fit_parameters(
                 part,
                 self.members,
                 start,
                 tied=tied,
-                kappa=family.kappa[rows],
+                kappa=kappa[rows],
                 held=few[rows],
                 largest_kappa=LARGEST_KAPPA,
                 tol=_SHARE_OF_TOL * self.tol,
@@ -140,12 +137,11 @@ class EM:
 
         if self.share != "none":
             return fit(spectra, slice(None), self.share == "all")[:2]
-        shift, rows = np.zeros(len(few)), np.flatnonzero(~few)
-        parts = [fit(spectra.only(int(k)), slice(k, k + 1), False) for k in rows]
-        for k, (parameters, shifts, _) in zip(rows, parts, strict=True):
-            family = family.replaced(np.array([k]), parameters)
-            shift[k] = shifts[0]
-        return family, shift
+        found, shift = densities.copy(), np.zeros(len(few))
+        for k in np.flatnonzero(~few):
+            one = slice(k, k + 1)
+            found[:, one], shift[one], _ = fit(spectra.only(int(k)), one, False)
+        return found, shift
 
 
 class Responsibilities:
@@ -163,21 +159,21 @@ class Responsibilities:
 
     def move(self, mixture: Mixture, tol: RealArray, max_iter: int) -> tuple[RealArray, Spectra]:
         """Move the centres that are alive; return all, and log-eigenvalues around these."""
-        means, family, alive = mixture.means.copy(), mixture.family, self.alive
-        points = list(zip(family.alpha[alive].tolist(), family.beta[alive].tolist(), strict=True))
+        means, alive = mixture.means.copy(), self.alive
+        points = [(a, b) for a, b in mixture.densities[:2, alive].T.tolist()]
         means[alive] = self._clusters.settle(alive, means[alive], points, max_iter, tol[alive])
         return means, self.spectra(means)
 
 
 def log_joint(block: Block, mixture: Mixture) -> RealArray:
     """Logarithm of weight times density, shape (n_matrices, n_components)."""
-    family = mixture.family
+    alpha, beta, kappa, log_z = mixture.densities
     # Components gather their matrices by responsibilities, which the host has to know.
-    divergences = to_host(block.engine.encode(block.data, mixture.means, family.alpha, family.beta))
+    divergences = to_host(block.engine.encode(block.data, mixture.means, alpha, beta))
     np.minimum(divergences, _LARGEST_DIVERGENCE, out=divergences)
     with np.errstate(divide="ignore"):  # a component may have no weight
-        logarithms: RealArray = np.log(mixture.weights) - family.log_z
-    return logarithms - family.kappa * divergences
+        logarithms: RealArray = np.log(mixture.weights) - log_z
+    return logarithms - kappa * divergences
 
 
 def expect(shards: Shards, mixture: Mixture) -> tuple[Responsibilities, float]:

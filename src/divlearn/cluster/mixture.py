@@ -21,7 +21,6 @@ from divlearn.cluster.base import check_init
 from divlearn.cluster.comparison import MemberFit, compare_members, count_parameters, describe
 from divlearn.cluster.em import EM, Mixture, MixtureRun, log_joint
 from divlearn.cluster.moves import fit_mixture
-from divlearn.cluster.parameters import FamilyParameters
 from divlearn.divergence import DivergenceLike
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
@@ -193,9 +192,8 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         return self.fit(X, y, sample_weight).predict(X)
 
     def _keep(self, run: MixtureRun) -> None:
-        found, family = run.mixture, run.mixture.family
-        self.weights_, self.means_ = found.weights, found.means
-        self.alpha_, self.beta_, self.kappa_ = family.alpha, family.beta, family.kappa
+        self.weights_, self.means_ = run.mixture.weights, run.mixture.means
+        self.alpha_, self.beta_, self.kappa_, _ = run.mixture.densities
         self.n_components_ = len(self.weights_)
         self.lower_bound_, self.converged_ = -run.objective, run.converged
         self.n_iter_, self.message_, self.history_ = run.n_iter, run.message, run.history
@@ -290,9 +288,8 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         points = list(zip(self.alpha_, self.beta_, self.kappa_, strict=True))
         # Components mostly share theirs.
         known = {point: log_normalizer(*point, self.n_features_in_) for point in set(points)}
-        log_z = np.array([known[point] for point in points])
-        family = FamilyParameters(self.alpha_, self.beta_, self.kappa_, log_z)
-        return Mixture(self.weights_, self.means_, family)
+        densities = np.array([(*point, known[point]) for point in points]).T
+        return Mixture(self.weights_, self.means_, densities)
 
     def _map(self, X: ArrayLike, answer: Callable[[RealArray], Any]) -> Any:
         """Answer from the logarithms of weights times densities, block by block."""

@@ -67,14 +67,14 @@ def fit_mixture(
 
 
 def _remarks(em: EM, mixture: Mixture) -> list[str]:
-    family = mixture.family
+    alpha, beta, kappa, _ = mixture.densities
     own_kappa, own_point = em.share != "all", em.share == "none"
     remarks = []
     few = mixture.weights * em.shards.n_seen < FEWEST_MEMBERS
     if few.any():
         kept = " and the kappa of the start" * own_kappa
         remarks.append(f"{_name(few, True)} fewer than {FEWEST_MEMBERS:g} matrices{kept}")
-    narrow = family.kappa >= _ALMOST * LARGEST_KAPPA
+    narrow = kappa >= _ALMOST * LARGEST_KAPPA
     if narrow.any():
         remarks.append(
             f"{_name(narrow, own_kappa)} kappa at its limit {LARGEST_KAPPA:g}: matrices are equal "
@@ -82,8 +82,8 @@ def _remarks(em: EM, mixture: Mixture) -> list[str]:
         )
     if em.members.n_free == 2:
         (_, difference), (_, product) = em.members.bounds
-        beyond = np.abs(family.beta - family.alpha) >= _ALMOST * difference
-        beyond |= family.alpha * family.beta >= _ALMOST * product
+        beyond = np.abs(beta - alpha) >= _ALMOST * difference
+        beyond |= alpha * beta >= _ALMOST * product
         if beyond.any():
             remarks.append(
                 f"{_name(beyond, own_point)} alpha and beta at the limit of the search: tails are "
@@ -135,7 +135,6 @@ class _Moves:
 
     def propose(self, mixture: Mixture) -> Mixture | None:
         """Return the mixture after the move that promises most, or None if none does."""
-        family = mixture.family
         joint = log_joint(self._block, mixture)
         labels, cost = joint.argmax(axis=1), self._cost_of_giving_up(joint)
         splits = [
@@ -150,8 +149,9 @@ class _Moves:
         means, weights = mixture.means.copy(), mixture.weights.copy()
         means[[split, given_up]] = splits[split][1]
         weights[[split, given_up]] = 0.5 * weights[split]
-        moved = family.replaced(np.array([given_up]), family.only(np.array([split])))
-        return Mixture(weights / weights.sum(), means, moved)
+        densities = mixture.densities.copy()
+        densities[:, given_up] = densities[:, split]
+        return Mixture(weights / weights.sum(), means, densities)
 
     def _cost_of_giving_up(self, joint: RealArray) -> RealArray:
         """Log-likelihood that is lost without each component, if the others stay as they are."""
@@ -171,8 +171,9 @@ class _Moves:
         return self._known[key]
 
     def _divide(self, mixture: Mixture, component: int, rows: Indices) -> Split:
-        engine, family, middle = self._block.engine, mixture.family, mixture.means[component]
-        point = float(family.alpha[component]), float(family.beta[component])
+        engine, middle = self._block.engine, mixture.means[component]
+        alpha, beta, kappa, _ = mixture.densities[:, component].tolist()
+        point = alpha, beta
         matrices, weights = self._block.matrices[rows], self._block.weights[rows]
         data = engine.take(self._block.data, rows)
         one = to_host(engine.encode(data, middle[None], *point))[:, 0]
@@ -193,7 +194,7 @@ class _Moves:
                 ).mean
             labels, two = find_nearest(engine.encode(data, centers, *point))
         # Each of the two has half of the weight.
-        gain = family.kappa[component] * (one - two) - np.log(2)
+        gain = kappa * (one - two) - np.log(2)
         return float(weights @ gain), centers
 
 

@@ -14,14 +14,12 @@ information with alpha, beta and kappa (Schur's lemma): taking turns then loses 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import RealArray
 from divlearn.checks import check_finite
 from divlearn.cluster.clusters import Spectra
 from divlearn.likelihood.members import Members, Point, get_members
@@ -47,28 +45,11 @@ _LEAST_INFORMATION = 1e-12
 _LEAST_RATIO = 1.001  # of a concentration that is kept to the least for which Z is finite
 
 
-@dataclass(frozen=True, eq=False)
-class FamilyParameters:
-    """Densities exp(-kappa D) / Z, arrays of shape (n_components,)."""
-
-    alpha: Annotated[RealArray, "n_components"]
-    beta: Annotated[RealArray, "n_components"]
-    kappa: Annotated[RealArray, "n_components"]
-    log_z: Annotated[RealArray, "n_components"]
-
-    def only(self, components: Indices) -> FamilyParameters:
-        return FamilyParameters(*(value[components] for value in vars(self).values()))
-
-    def replaced(self, components: Indices, others: FamilyParameters) -> FamilyParameters:
-        copies = {name: value.copy() for name, value in vars(self).items()}
-        for name, value in copies.items():
-            value[components] = getattr(others, name)
-        return FamilyParameters(**copies)
-
-
-# Parameters; the logarithm of the factor of each centre, shape (n_components,); and the mean over
+# Densities exp(-kappa D) / Z: rows of alpha, beta, kappa and log Z, shape (4, n_components).
+Densities = RealArray
+# Densities; the logarithm of the factor of each centre, shape (n_components,); and the mean over
 # the weights of kappa D + log Z.
-ParameterFit = tuple[FamilyParameters, RealArray, float]
+ParameterFit = tuple[Densities, RealArray, float]
 # alpha, beta, and the concentration kappa, NaN where there is none
 Parameters = tuple[float, float, float]
 Update = tuple[Parameters, float, float]  # also the objective per unit of weight, and a log-factor
@@ -117,7 +98,7 @@ def fit_parameters(
         bounds=[(low / unit, high / unit) for (low, high), unit in zip(limits, units, strict=True)],
         options={"maxiter": max_iter, "gtol": math.sqrt(tol), "ftol": least_gain},
     )
-    return problem.parameters(), problem.shift, problem.loss
+    return problem.densities(), problem.shift, problem.loss
 
 
 class _Problem:
@@ -166,12 +147,12 @@ class _Problem:
             self.margin = kappa - smallest_kappa(*point, self.spectra.d)
         return loss, gradient
 
-    def parameters(self) -> FamilyParameters:
+    def densities(self) -> Densities:
         point, log_z = self.members.place(self.coordinates), self.log_z
         if point != self.members.place_nearby(self.coordinates):
             log_z = np.array([log_normalizer(*point, one, self.spectra.d) for one in self.kappa])
         alpha, beta = (np.full(len(log_z), value) for value in point)
-        return FamilyParameters(alpha, beta, self.kappa, log_z)
+        return np.stack([alpha, beta, self.kappa, log_z])
 
     def units(self) -> RealArray:
         """One standard error for a single matrix, of every coordinate and shift, at the best."""
@@ -292,8 +273,8 @@ class Likelihood(Rule):
             tol=_TOLERANCE,
             max_iter=_STEPS,
         )
-        parameters = float(found.alpha[0]), float(found.beta[0]), float(found.kappa[0])
-        return parameters, loss, float(shift[0])
+        alpha, beta, kappa, _ = found[:, 0].tolist()
+        return (alpha, beta, kappa), loss, float(shift[0])
 
     def settled(self, before: Parameters, after: Parameters) -> bool:
         return bool(np.abs(np.subtract(before[:2], after[:2])).max() <= _SETTLED)

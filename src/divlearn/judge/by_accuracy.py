@@ -1,6 +1,6 @@
 """The divergence that suits labelled matrices: held-out accuracies of means and of neighbours."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import Any, Self
@@ -29,7 +29,14 @@ from divlearn.judge.significance import (
     p_above_chance,
     standard_error,
 )
-from divlearn.means import arithmetic_mean, harmonic_mean, mean_abld, search_mean
+from divlearn.means import (
+    Slope,
+    arithmetic_mean,
+    harmonic_mean,
+    mean_abld,
+    run_searches,
+    search_mean,
+)
 from divlearn.nearest import plane
 from divlearn.nearest.plane import NAMED, NAMED_POINTS, Flags
 from divlearn.sharded.blocks import engine_for
@@ -109,11 +116,19 @@ def judge_by_accuracy(
         folds[judged],
         None if groups is None else groups[judged],
     )
-    return _answer(everyone, grid, alphas, betas, len(matrices))
+    return _answer(everyone, grid, alphas, betas, _say_judged(len(judged), codes))
+
+
+def _say_judged(n_judged: int, codes: Indices) -> str:
+    n_wanted, n_given = len(plane.draw_judged(codes)), len(codes)
+    message = say_how_many(n_judged, n_wanted, "matrices were judged")
+    if n_wanted == n_given:
+        return message
+    return f"{message}, drawn from {n_given:,}, by neighbours and means of all"
 
 
 def _answer(
-    everyone: _Contenders, grid: RealArray, alphas: RealArray, betas: RealArray, n_given: int
+    everyone: _Contenders, grid: RealArray, alphas: RealArray, betas: RealArray, message: str
 ) -> WhichDivergence:
     def choose(scores: RealArray) -> int:
         return int(plane.rank_best(grid, np.round(scores, _DECIMALS))[0])
@@ -140,7 +155,7 @@ def _answer(
         betas=betas,
         map=surface.reshape(len(alphas), len(betas)),
         n_matrices=n,
-        message=say_how_many(n, n_given, "matrices were judged"),
+        message=message,
         chosen=tuple(places[choice] for choice in choices),
         chance=1 / len(counts),
         p_chance=p_chance,
@@ -249,19 +264,12 @@ def _find_means(matrices: RealArray, kept: Flags, point: Point, engine: Engine) 
     data = engine.keep(Prepared.checked(matrices))
     start = mean_abld(data, *point, tol=_ROUGH, engine=engine).mean
     searches = [search_mean(*point, start, _TOLERANCE, _STEPS) for _ in kept]
-    means = np.empty((len(kept), *start.shape))
     suited = engine_for(engine, kept.size, data.d)
-    with np.errstate(over="ignore", invalid="ignore"):  # steps that go too far are not taken
-        trials = {part: next(search) for part, search in enumerate(searches)}
-        while trials:
-            asked, places = list(trials), np.stack(list(trials.values()))
-            weights = shares[:, asked]
-            back = suited.pullback(data, places, *point, weights, parameters=False, values=True)
-            values = (weights * to_host(back.values)).sum(axis=0)
-            for part, value, slope in zip(asked, values, -to_host(back.whitened), strict=True):
-                try:
-                    trials[part] = searches[part].send((float(value), slope))
-                except StopIteration as end:
-                    means[part] = end.value.mean
-                    del trials[part]
-    return means
+
+    def evaluate(asked: list[int], trials: RealArray) -> Iterable[Slope]:
+        weights = shares[:, asked]
+        back = suited.pullback(data, trials, *point, weights, parameters=False, values=True)
+        values = (weights * to_host(back.values)).sum(axis=0)
+        return zip(values.tolist(), -to_host(back.whitened), strict=True)
+
+    return np.stack([found.mean for found in run_searches(searches, evaluate)])

@@ -5,25 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import RandomState, check_count
-from divlearn.descriptors import Regularize
-from divlearn.fitting.folds import Fold, Splitter, fit_grouped
+from divlearn.fitting.folds import Fold, Splitter, number_units
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
-from divlearn.fitting.labelled import Labelled, label
+from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.progress import narrated, track
-from divlearn.hermitian import is_complex, real_form
+from divlearn.hermitian import is_complex
 from divlearn.judge import significance
 from divlearn.judge.answer import Summarised, say_how_many
+from divlearn.judge.evaluation import check_folded, fit_fold, regularize_fold
 from divlearn.judge.significance import SIGNIFICANT
-from divlearn.spd import check_spd
 
 Channels = Sequence[str] | Mapping[str, Sequence[int]]
 
@@ -189,70 +188,34 @@ def channel_importance(
     >>> [row.name for row in found.table() if row.p_value < 0.05]
     ['C3']
     """
-    problem = _check(X, y, channels, groups, method, n_repeats, cv, random_state, regularize)
-    with user_call(), narrated("channel_importance", verbose):
-        return _measure(estimator, problem)
-
-
-class _Problem(NamedTuple):
-    """Checked arguments of `channel_importance`."""
-
-    data: Labelled
-    sets: dict[str, tuple[int, ...]]
-    rows: list[tuple[int, ...]]  # of matrices, for each set
-    folds: list[Fold]
-    method: Literal["permute", "drop"]
-    n_repeats: int
-    rng: np.random.RandomState
-    regularize: str | float
-
-
-def _check(
-    X: ArrayLike,
-    y: ArrayLike,
-    channels: Channels | None,
-    groups: ArrayLike | None,
-    method: Literal["permute", "drop"],
-    n_repeats: int,
-    cv: Splitter,
-    random_state: RandomState,
-    regularize: str | float,
-) -> _Problem:
-    width = 2 if is_complex(X) else 1  # rows of a channel
-    X = real_form(X)
-    check_spd(X, regularize=regularize, ndim=3)  # which every fold learns from its training part
-    matrices = np.asarray(X, dtype=np.float64)
+    data = check_folded(X, y, groups, regularize)
     if method not in ("permute", "drop"):
         raise ValueError(f'method={method!r} must be "permute" or "drop"')
-    sets = _check_channels(channels, matrices.shape[-1] // width)
-    rows = [tuple(width * one + k for one in some for k in range(width)) for some in sets.values()]
-    n_repeats = check_count(n_repeats, "n_repeats")
-    data = label(matrices, y, np.ones(len(matrices)), None, groups)
-    data.require_two("drop the class, or pass more of it")
+    width = 2 if is_complex(X) else 1  # rows of a channel
+    sets = _check_channels(channels, data.matrices.shape[-1] // width)
+    rows = [[width * one + k for one in some for k in range(width)] for some in sets.values()]
+    check_count(n_repeats, "n_repeats")
     rng = check_random_state(random_state)
     folds = data.folds(cv, rng)
     if method == "permute":
         _check_folds(folds, data)
-    return _Problem(data, sets, rows, folds, method, n_repeats, rng, regularize)
-
-
-def _measure(estimator: BaseEstimator, problem: _Problem) -> ChannelImportance:
-    data, folds = problem.data, problem.folds
+    repeats = n_repeats if method == "permute" else 0
     done: list[tuple[Indices, RealArray]] = []
-    with stoppable(lambda: done):
+    with (
+        user_call(),
+        narrated("channel_importance", verbose),
+        stoppable(lambda: done),
+    ):
         for fold in track(folds, "folds"):
-            judged = _Judge(estimator, data, problem.regularize, fold)
-            right = [judged.whole()]
-            for chosen in track(problem.rows, "sets of channels"):
-                if problem.method == "drop":
-                    right.append(judged.drop(chosen))
-                else:
-                    right.append(judged.permute(chosen, problem.n_repeats, problem.rng))
+            right = _judge_fold(estimator, data, fold, regularize, rows, repeats, rng)
             if is_interrupted():  # comparing with an unfinished fit would be unfair
                 raise KeyboardInterrupt
-            done.append((fold[1], np.stack(right)))
+            done.append((fold[1], right))
+    held_out = np.concatenate([some for some, _ in done])
+    whole, *without = np.concatenate([right for _, right in done], axis=1)
+    known = None if data.groups is None else number_units(held_out, data.groups)
     message = say_how_many(len(done), len(folds), "folds completed")
-    return _gather(done, problem.sets, problem.method, data, message)
+    return ChannelImportance(sets, whole > 0, np.stack(without), method, message, known)
 
 
 def _check_channels(channels: Channels | None, d: int) -> dict[str, tuple[int, ...]]:
@@ -291,40 +254,32 @@ def _check_folds(folds: Sequence[Fold], data: Labelled) -> None:
             )
 
 
-class _Judge:
-    """Whether the matrices of one fold are classified right, with and without channels."""
+def _judge_fold(
+    estimator: BaseEstimator,
+    data: Labelled,
+    fold: Fold,
+    regularize: str | float,
+    sets: Sequence[Sequence[int]],
+    n_repeats: int,
+    rng: np.random.RandomState,
+) -> RealArray:
+    """Whether held-out matrices are right with all channels, then without each set of rows.
 
-    def __init__(
-        self, estimator: BaseEstimator, data: Labelled, regularize: str | float, fold: Fold
-    ) -> None:
-        train, test = fold
-        matrices = Regularize(regularize).fit(data.matrices[train]).transform(data.matrices)
-        self.estimator, self.train, self.test = estimator, matrices[train], matrices[test]
-        self.codes, self.truth = data.codes[train], data.codes[test]
-        self.groups = None if data.groups is None else data.groups[train]
-
-    def whole(self) -> RealArray:
-        self.model = self._fit(self.train)
-        return self._is_right(self.model, self.test)
-
-    def drop(self, channels: tuple[int, ...]) -> RealArray:
-        kept = np.delete(np.arange(self.test.shape[-1]), channels)
-        model = self._fit(self.train[:, kept[:, None], kept])
-        return self._is_right(model, self.test[:, kept[:, None], kept])
-
-    def permute(
-        self, channels: tuple[int, ...], n_repeats: int, rng: np.random.RandomState
-    ) -> RealArray:
-        orders = [rng.permutation(len(self.test)) for _ in range(n_repeats)]
-        permuted = (permute_channels(self.test, channels, order) for order in orders)
-        return np.mean([self._is_right(self.model, some) for some in permuted], axis=0)
-
-    def _fit(self, matrices: RealArray) -> BaseEstimator:
-        return fit_grouped(clone(self.estimator), matrices, self.codes, self.groups)
-
-    def _is_right(self, model: BaseEstimator, matrices: RealArray) -> RealArray:
-        right: RealArray = (model.predict(matrices) == self.truth).astype(float)
-        return right
+    These are permuted so many times, or dropped where that is zero.
+    """
+    train, test = regularize_fold(data, fold, regularize)
+    truth, model = data.codes[fold[1]], fit_fold(estimator, data, fold, train)
+    right = [model.predict(test) == truth]
+    for rows in track(sets, "sets of channels"):
+        if n_repeats:
+            orders = [rng.permutation(len(test)) for _ in range(n_repeats)]
+            permuted = [permute_channels(test, rows, order) for order in orders]
+            right.append(np.mean([model.predict(one) == truth for one in permuted], axis=0))
+        else:
+            kept = np.delete(np.arange(test.shape[-1]), rows)
+            without = fit_fold(estimator, data, fold, train[:, kept[:, None], kept])
+            right.append(without.predict(test[:, kept[:, None], kept]) == truth)
+    return np.stack(right).astype(float)
 
 
 def permute_channels(matrices: RealArray, channels: Sequence[int], order: Indices) -> RealArray:
@@ -340,18 +295,3 @@ def permute_channels(matrices: RealArray, channels: Sequence[int], order: Indice
     back = np.argsort(ranked)
     permuted: RealArray = (factors @ factors.mT)[:, back[:, None], back]
     return permuted
-
-
-def _gather(
-    done: list[tuple[Indices, RealArray]],
-    sets: dict[str, tuple[int, ...]],
-    method: Literal["permute", "drop"],
-    data: Labelled,
-    message: str,
-) -> ChannelImportance:
-    rows = np.concatenate([held_out for held_out, _ in done])
-    whole, *without = np.concatenate([right for _, right in done], axis=1)
-    groups = data.groups
-    if groups is not None:
-        groups = np.unique(groups[rows], return_inverse=True)[1]
-    return ChannelImportance(sets, whole > 0, np.stack(without), method, message, groups)

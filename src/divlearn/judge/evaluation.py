@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import confusion_matrix
 
-from divlearn.arrays import Indices, Labels
+from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.descriptors import Regularize
-from divlearn.fitting.folds import Fold, Folds, Splitter, fit_grouped
+from divlearn.fitting.folds import Fold, Folds, Splitter, fit_grouped, number_units
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import Labelled, label
 from divlearn.fitting.progress import narrated, tell
@@ -242,11 +242,28 @@ def _cross_validate(
 def _predict(
     classifier: BaseEstimator, data: Labelled, regularize: str | float, fold: Fold
 ) -> _Fitted:
-    started, (train, test) = time.perf_counter(), fold
-    matrices = Regularize(regularize).fit(data.matrices[train]).transform(data.matrices)
-    groups = None if data.groups is None else data.groups[train]
-    model = fit_grouped(clone(classifier), matrices[train], data.codes[train], groups)
-    return model.predict(matrices[test]), time.perf_counter() - started
+    started = time.perf_counter()
+    train, test = regularize_fold(data, fold, regularize)
+    predicted = fit_fold(classifier, data, fold, train).predict(test)
+    return predicted, time.perf_counter() - started
+
+
+def regularize_fold(
+    data: Labelled, fold: Fold, regularize: str | float
+) -> tuple[RealArray, RealArray]:
+    """Regularize both parts of a fold by what is learned from the training part."""
+    train, test = (data.matrices[rows] for rows in fold)
+    learned = Regularize(regularize).fit(train)
+    return learned.transform(train), learned.transform(test)
+
+
+def fit_fold(
+    classifier: BaseEstimator, data: Labelled, fold: Fold, train: RealArray
+) -> BaseEstimator:
+    """Fit a clone to the matrices of the training part, with its labels and groups."""
+    rows, _ = fold
+    groups = None if data.groups is None else data.groups[rows]
+    return fit_grouped(clone(classifier), train, data.codes[rows], groups)
 
 
 def _gather(results: Mapping[str, list[_Fitted]], data: Labelled, folds: Folds) -> Evaluation:
@@ -262,9 +279,8 @@ def _gather(results: Mapping[str, list[_Fitted]], data: Labelled, folds: Folds) 
     for name, fitted in done.items():
         parts, times = zip(*fitted[:n_folds], strict=True)
         predictions[name], seconds[name] = np.concatenate(parts)[order], sum(times)
-    rows, groups = rows[order], data.groups
-    if groups is not None:
-        groups = np.unique(groups, return_inverse=True)[1][rows]
+    rows = rows[order]
+    groups = None if data.groups is None else number_units(rows, data.groups)
     return Evaluation(
         data.classes, data.codes[rows], predictions, seconds, n_folds, rows, message, groups
     )
@@ -287,7 +303,7 @@ def held_out_predictions(
         n_folds=0,
         rows=rows,
         message="held out by the classifier itself",
-        groups=None if groups is None else np.unique(groups[rows], return_inverse=True)[1],
+        groups=None if groups is None else number_units(rows, groups),
     )
 
 

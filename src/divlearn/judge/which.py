@@ -44,7 +44,9 @@ def which_divergence(
 ) -> WhichDivergence:
     """Find the divergence of the (alpha, beta) plane that suits these matrices.
 
-    By held-out accuracy with labels, by likelihood without; see `WhichDivergence`.
+    By held-out accuracy with labels, by likelihood without; see `WhichDivergence`. With more than
+    2,828 labelled matrices, the accuracy is that of a random part, the same share of every class:
+    8,000,000 over the number of matrices, but at least 1,000. Neighbours and means are of all.
 
     Parameters
     ----------

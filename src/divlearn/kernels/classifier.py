@@ -43,6 +43,7 @@ POINTS: tuple[Point, ...] = (
     (0.0, 1.0),
 )
 SHARPNESSES = (3.0, 10.0, 30.0)  # below 3 a lost decision costs too little, and accuracy is lost
+_FEW_PAIRS = 21  # of 7 classes: scores of three forms would be as many
 _MARGIN = 0.2  # the loss, in units of decisions, at which scores begin to fall slowly
 
 Candidate = tuple[tuple[str, float], ...]  # names of parameters, and values
@@ -56,15 +57,17 @@ def couple(decisions: RealArray, sharpness: float) -> RealArray:
     if decisions.ndim == 1:
         return np.stack([-decisions, decisions], axis=1) / 2
     n_classes = round((1 + np.sqrt(1 + 8 * decisions.shape[1])) / 2)
-    losses, start = np.zeros((len(decisions), n_classes)), 0
+    pairs, start = decisions.T, 0  # rows are contiguous in decisions of a machine
+    losses = np.zeros((n_classes, pairs.shape[1]))
     for k in range(n_classes - 1):  # against all that follow
-        won = sharpness * decisions[:, start : start + n_classes - 1 - k]
-        tails = np.log1p(np.exp(-np.abs(won)))
-        losses[:, k] += (tails - np.minimum(won, 0)).sum(axis=1)  # log(1 + e^-x)
-        losses[:, k + 1 :] += tails + np.maximum(won, 0)
+        won = sharpness * pairs[start : start + n_classes - 1 - k]
+        # log(1 + e^-x); `log1p` would take longer, and sums do not need its digits.
+        lost = np.log(1 + np.exp(-np.abs(won))) - np.minimum(won, 0)
+        losses[k] += lost.sum(axis=0)
+        losses[k + 1 :] += lost + won
         start += n_classes - 1 - k
     # Whether a class loses to 40 or to 60 others says little: the logarithm counts the first most.
-    return -np.log1p(losses / (_MARGIN * sharpness))
+    return -np.log1p(losses.T / (_MARGIN * sharpness))
 
 
 def score_form(decisions: RealArray, form: int) -> RealArray:
@@ -73,6 +76,12 @@ def score_form(decisions: RealArray, form: int) -> RealArray:
 
 
 COUPLED = Forms(len(SHARPNESSES), score_form)
+
+
+def compact(decisions: RealArray) -> RealArray:
+    """Return scores of all forms where decisions between pairs take more memory."""
+    is_larger = decisions.ndim == 2 and decisions.shape[1] > _FEW_PAIRS
+    return COUPLED.all(decisions) if is_larger else decisions
 
 
 def other_penalties(best: Candidate, penalties: Sequence[float]) -> list[Candidate]:
@@ -158,8 +167,8 @@ class DivergenceKernelClassifier(MachineClassifier):
 
     Time and memory grow with the square of the number of matrices up to 4,000, and linearly beyond:
     a least-squares machine then has the kernels of landmarks as features, a stratified part of the
-    data: 500, or 10 per class if that is more. Tables of divergences have 8 bytes for each entry,
-    and may have 2 GiB.
+    data: 500, or 10 per class if that is more. Tables of divergences may have 4 GiB; with more than
+    178,000 matrices there are fewer landmarks.
 
     Examples
     --------
@@ -286,7 +295,7 @@ class DivergenceKernelClassifier(MachineClassifier):
         if isinstance(machine, LeastSquares):
             return machine.decide(decay(table[held], scale))
         support = _learned_rows(training, number)[machine.support_]
-        return decide_pairs(machine, decay(cut(table, held, support), scale))
+        return compact(decide_pairs(machine, decay(cut(table, held, support), scale)))
 
     def _decide_new(self, new: Prepared) -> RealArray:
         kernel = self.kernel_.transform_checked(new.matrices)

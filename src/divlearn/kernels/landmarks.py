@@ -25,10 +25,10 @@ def by_class(codes: Indices) -> Indices:
     return np.argsort(codes, kind="stable")
 
 
-def pick_landmarks(codes: Indices) -> Indices:
+def pick_landmarks(codes: Indices, most: int | None = None) -> Indices:
     """Rows of landmarks, as many of every class, or stratum, as its share."""
     wanted = max(_LANDMARKS, _PER_CLASS * (int(codes.max()) + 1))
-    places = np.linspace(0, len(codes) - 1, min(wanted, len(codes))).astype(int)
+    places = np.linspace(0, len(codes) - 1, min(wanted, most or wanted, len(codes))).astype(int)
     return by_class(codes)[places]
 
 

@@ -1,6 +1,7 @@
 """Tables of divergences that estimators of the same training data share."""
 
 from collections.abc import Hashable, Sequence
+from math import isqrt
 
 import numpy as np
 
@@ -12,7 +13,8 @@ from divlearn.kernels import tables
 from divlearn.kernels.landmarks import LARGE, Landmarks, make_definite, pick_landmarks
 from divlearn.kernels.tables import Point, decay
 
-_LARGEST_TABLE = 2**31  # bytes
+_LARGEST_TABLE = 2**32  # bytes, of all divergences
+_DIVERGENCES = 6  # that landmarks leave room for: those that are tried by default
 
 
 def are_many(training: Folded, most: int | None = None) -> bool:
@@ -23,7 +25,10 @@ def are_many(training: Folded, most: int | None = None) -> bool:
 def shared_columns(training: Folded, most: int | None = None) -> Indices:
     """Rows of the matrices that tables have columns for: all, or landmarks where there are many."""
     strata = training.data.strata
-    return pick_landmarks(strata) if are_many(training, most) else np.arange(len(strata))
+    if not are_many(training, most):
+        return np.arange(len(strata))
+    room = _LARGEST_TABLE // (8 * len(strata) * _DIVERGENCES)
+    return pick_landmarks(strata, max(1, room))
 
 
 def shared_tables(
@@ -83,8 +88,9 @@ def make_tables(
     n_matrices, n_points = len(matrices), len(points)
     needed = 8 * n_matrices * (n_matrices if landmarks is None else len(landmarks)) * n_points
     if needed > _LARGEST_TABLE:
-        share = _LARGEST_TABLE / needed
-        most = int(n_matrices * (share if landmarks is not None else np.sqrt(share)))
+        most = _LARGEST_TABLE * n_matrices // needed  # with as many landmarks
+        if landmarks is None or most <= LARGE:
+            most = isqrt(_LARGEST_TABLE // (8 * n_points))
         raise ValueError(
             f"n_matrices={n_matrices} with {n_points} divergences (alpha, beta) need "
             f"{needed / 2**30:.1f} GiB for tables of pairs, but must need <= "

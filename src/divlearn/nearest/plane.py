@@ -26,6 +26,7 @@ CANDIDATES = [*NAMED.values(), *map(get_member, _BETWEEN)]
 
 Flags = NDArray[np.bool_]
 
+_MOST_PAIRS, _LEAST_JUDGED = 8_000_000, 1000  # of matrices to judge with all others
 _ROWS = 64  # matrices judged at a time; few, to report progress
 _PAIRS = 2048  # evaluated at a time: what is held of them stays in the cache
 _NEAR = 0.03  # largest log-eigenvalue of a pair whose divergences would be lost by cancellation
@@ -118,6 +119,21 @@ def _log_product(
     out += d * math.log(a)
 
 
+def draw_judged(codes: Indices) -> Indices:
+    """Draw matrices to judge: all, or the same share of every class where pairs are too many.
+
+    They come in random order, so that those judged before an interrupt represent all.
+    """
+    n = len(codes)
+    share = min(1.0, max(_LEAST_JUDGED, _MOST_PAIRS / n) / n)
+    order = np.random.RandomState(0).permutation(n)
+    counts, rank = np.bincount(codes), np.empty(n)
+    rank[order[np.argsort(codes[order], kind="stable")]] = np.concatenate(
+        list(map(np.arange, counts))
+    )
+    return order[rank[order] < np.ceil(share * counts[codes[order]])]
+
+
 def judge_neighbors(
     matrices: RealArray,
     codes: Indices,
@@ -129,24 +145,23 @@ def judge_neighbors(
     """Tell whether the nearest neighbour has the same class, leaving out each fold in turn."""
     # Returned are flags, (n_folds + 1, n_points, n_judged), and who was judged. Neighbours are of
     # other groups, and outside the left-out fold and the own one; the last flags leave out no fold.
-    n, n_folds = len(matrices), int(folds.max()) + 1
-    cells = codes * n_folds + folds
-    apart = np.arange(n) if groups is None else groups
-    matrices = matrices.astype(np.float64, copy=False)
+    wanted, n_folds = draw_judged(codes), int(folds.max()) + 1
+    order = np.concatenate([wanted, np.setdiff1d(np.arange(len(codes)), wanted)])
+    matrices = matrices[order].astype(np.float64, copy=False)
+    cells, n = (codes * n_folds + folds)[order], len(codes)
+    apart = np.arange(n) if groups is None else groups[order]
     points = np.where((points <= 0).all(axis=1, keepdims=True), -points[:, ::-1], points)
     # D^(a,b)(X || Y) = D^(b,a)(Y || X): a pair is evaluated once, at the swapped points too.
     both, place = np.unique(np.vstack([points, points[:, ::-1]]), axis=0, return_inverse=True)
     forward, backward = place.reshape(2, -1)
     # Of every fold only the nearest of the same and of any other class matter.
-    nearest = np.full((2, n_folds, n, len(points)), np.inf)
-    # In random order, so that the matrices judged before an interrupt represent all.
-    order = np.random.RandomState(0).permutation(n)
+    nearest = np.full((2, n_folds, len(wanted), len(points)), np.inf)
     n_judged = 0
     with stoppable(lambda: n_judged), ThreadPoolExecutor(engine.n_threads) as pool:
-        for start in track(range(0, n, _ROWS), "blocks"):
+        for start in track(range(0, len(wanted), _ROWS), "blocks"):
             rows, rest = (
                 some[np.argsort(cells[some], kind="stable")]
-                for some in (order[start : start + _ROWS], order[start:])
+                for some in (np.arange(start, min(start + _ROWS, len(wanted))), np.arange(start, n))
             )
             pair = (Prepared.checked(matrices[some]) for some in (rows, rest))
             t = engine.spectra(*pair)
@@ -156,11 +171,13 @@ def judge_neighbors(
             for tile, (to_columns, to_rows) in zip(tiles, pool.map(compare, tiles), strict=True):
                 columns = rest[tile]
                 _note(nearest, cells, rows, columns, to_columns[forward].transpose(2, 1, 0))
-                _note(nearest, cells, columns, rows, to_rows[backward].transpose(1, 2, 0))
+                also = columns < len(wanted)
+                back = to_rows[backward][:, :, also].transpose(1, 2, 0)
+                _note(nearest, cells, columns[also], rows, back)
                 tell("neighbours", int(tile[-1]) + 1, len(rest))
             n_judged = start + len(rows)
     judged = np.sort(order[:n_judged])
-    nearest = nearest[:, :, judged]
+    nearest = nearest[:, :, np.argsort(order[:n_judged])]
     correct = np.empty((n_folds + 1, len(points), n_judged), dtype=np.bool_)
     correct[-1] = _same_class(nearest)
     nearest[:, folds[judged], np.arange(n_judged)] = np.inf

@@ -1,5 +1,6 @@
 """Reports: pictures (classes named ``...Display``) and HTML pages (`page_of`, ``..._page``)."""
 
+from divlearn.report.channels import ChannelImportanceDisplay
 from divlearn.report.displays import (
     BICDisplay,
     ClusterDisplay,
@@ -9,7 +10,6 @@ from divlearn.report.displays import (
     WeightsDisplay,
 )
 from divlearn.report.fitted import classifier_page, cluster_page
-from divlearn.report.importance import ChannelImportanceDisplay
 from divlearn.report.page import Page
 from divlearn.report.results import page_of
 

@@ -1,20 +1,60 @@
-"""Channels of a fitted classifier: a ranking, and a scalp map where MNE knows their positions."""
+"""Importance of channels: a picture, and on pages a ranking and a scalp map."""
+
+from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
 from importlib import import_module
 from io import BytesIO
+from typing import TYPE_CHECKING, Self
 
 from divlearn.arrays import Labels, RealArray
 from divlearn.judge.channels import ChannelImportance, channel_importance
 from divlearn.judge.significance import SIGNIFICANT
+from divlearn.report.displays import BEST, COLOUR, Display, draw_ranking
 from divlearn.report.sections import Section, table_section, text_section
 from divlearn.tangent import TangentClassifier
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _TITLE = "Which channels matter"
 _MOST_CHANNELS, _MOST_RANKED = 64, 3000  # and matrices; more would take longer than most fits
 _FOLDS, _REPEATS = 4, 2
 _MONTAGES = "colin27_1005", "standard_1005"  # the same electrodes, since MNE 1.13 and before
+
+
+class ChannelImportanceDisplay(Display):
+    """Importances of channels with standard errors.
+
+    Parameters
+    ----------
+    found : ChannelImportance
+
+    Examples
+    --------
+    >>> from divlearn import DivergenceMDM, channel_importance
+    >>> from divlearn.datasets import make_wishart_clusters
+    >>> X, y = make_wishart_clusters(2, 10, 3, random_state=0)
+    >>> display = ChannelImportanceDisplay(channel_importance(DivergenceMDM(), X, y, cv=2)).plot()
+    """
+
+    def __init__(self, found: ChannelImportance) -> None:
+        self.found = found
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw one row for every set of channels, the most important at the top."""
+        rows = self.found.table()
+        ax = self._take(ax, (7.0, 1.2 + 0.3 * len(rows)))
+        colours = [BEST if row.p_value < SIGNIFICANT else COLOUR for row in rows]
+        shown = zip(rows, colours, strict=True)
+        draw_ranking(
+            ax, [(row.name, row.importance, row.standard_error, one) for row, one in shown]
+        )
+        ax.axvline(0, color="#bbbbbb", linewidth=1, zorder=0)
+        ax.set_xlabel("accuracy lost, in points")
+        ax.set_title(f"{len(self.found.correct)} matrices, {self.found.accuracy:.1%} right")
+        return self
 
 
 def channel_sections(

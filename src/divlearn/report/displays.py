@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
 from divlearn.checks import import_extra
+from divlearn.cluster.agreement import centers_of
 from divlearn.fitting.labelled import check_new
 from divlearn.judge.answer import Point, WhichDivergence, format_point
 from divlearn.judge.evaluation import Evaluation
@@ -20,8 +21,7 @@ from divlearn.judge.maps import PlaneMap, plane_map
 from divlearn.log_vectors import log_vectors
 from divlearn.nearest.plane import NAMED
 from divlearn.report.figures import correlations
-from divlearn.report.fitted import centers_of, learned_points
-from divlearn.report.planes import LEVELS, TITLES, edges, label_side
+from divlearn.report.planes import LEVELS, TITLES, edges, label_side, learned_points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,6 +49,15 @@ class Display:
         return ax
 
 
+def draw_ranking(ax: Axes, rows: Sequence[tuple[str, float, float, str]]) -> None:
+    """Draw a share in percent with its error for each name, in its colour, from the top."""
+    for place, (_, share, error, colour) in enumerate(rows):
+        ax.errorbar(100 * share, place, xerr=100 * error, fmt="o", capsize=4, color=colour)
+    ax.set_yticks(range(len(rows)), [name for name, *_ in rows])
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.grid(axis="x", alpha=0.3)
+
+
 class EvaluationDisplay(Display):
     """Accuracies of classifiers with standard errors.
 
@@ -72,17 +81,11 @@ class EvaluationDisplay(Display):
         """Draw one row for every classifier, the best at the top."""
         rows = self.evaluation.table()
         ax = self._take(ax, (7.0, 1.2 + 0.4 * len(rows)))
-        for place, row in enumerate(rows):
-            x, error, colour = (
-                100 * row.accuracy,
-                100 * row.standard_error,
-                COLOUR if place else BEST,
-            )
-            ax.errorbar(x, place, xerr=error, fmt="o", capsize=4, color=colour)
-        ax.set_yticks(range(len(rows)), [row.name for row in rows])
-        ax.set(xlabel="accuracy in %, with its standard error", ylim=(len(rows) - 0.5, -0.5))
+        colours = [BEST, *[COLOUR] * (len(rows) - 1)]
+        shown = zip(rows, colours, strict=True)
+        draw_ranking(ax, [(row.name, row.accuracy, row.standard_error, one) for row, one in shown])
+        ax.set_xlabel("accuracy in %, with its standard error")
         ax.set_title(f"{len(self.evaluation.codes)} matrices, {self.evaluation.n_folds} folds")
-        ax.grid(axis="x", alpha=0.3)
         return self
 
 
@@ -247,53 +250,52 @@ class PlaneDisplay(Display):
 
     def plot(self, ax: Axes | None = None, *, title: str = "") -> Self:
         """Draw a heat map with the named divergences, the best point and learned points."""
-        ax, shown = self._take(ax, (7.5, 7.0)), _describe(self.plane)
-        _draw_map(ax, self.plane, shown)
-        _mark_named(ax, self.plane, shown.named)
+        ax = self._take(ax, (7.5, 7.0))
+        values, label, named, best, note, floor = _describe(self.plane)
+        _draw_map(ax, self.plane, values, label, floor)
+        ax.annotate(note, (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points")
+        _mark_named(ax, self.plane, named)
         if len(self.learned):
             points = np.transpose(self.learned)
             ax.plot(*points, "o", color=BEST, markeredgecolor="white", label="learned")
         star = ax.plot(*self.plane.best, "*", color=BEST, markersize=20, zorder=5)[0]
-        star.set(linestyle="none", markeredgecolor="white", label=shown.best)
+        star.set(linestyle="none", markeredgecolor="white", label=best)
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), frameon=False, fontsize=12)
         ax.set_title(title, loc="left", fontweight="bold", fontsize=14, pad=26)
         return self
 
 
-class _Shown(NamedTuple):
-    """What a map shows: values, in percent unless there is a floor, and texts."""
+def _describe(
+    plane: PlaneMap | WhichDivergence,
+) -> tuple[RealArray, str, dict[str, str], str, str, float | None]:
+    """Values of a map, in percent unless there is a floor, and their label.
 
-    values: RealArray
-    label: str
-    named: dict[str, str]
-    best: str
-    note: str
-    floor: float | None = None
-
-
-def _describe(plane: PlaneMap | WhichDivergence) -> _Shown:
+    Then texts of the named divergences and of the best point, a note, and the floor.
+    """
     about = f"{plane.n_matrices} matrices"
     if isinstance(plane, PlaneMap):
         n_ties = len(plane.best_points) - 1
         ties = f"  ({n_ties} other{'s' * (n_ties > 1)} tie)" if n_ties else ""
         noise = 100 * plane.standard_error.max()
-        return _Shown(
+        return (
             100 * plane.accuracy,
             "leave-one-out 1-NN accuracy",
             {name: f"{accuracy:.1%}" for name, accuracy in plane.named.items()},
             f"best point {format_point(plane.best)}  {plane.at(*plane.best):.1%}{ties}",
             f"{about}; standard error at most {noise:.1f} percentage points",
+            None,
         )
     if plane.criterion == "accuracy":
-        return _Shown(
+        return (
             100 * plane.map,
             f"held-out 1-NN {plane.measure}",
             {name: f"{row.score:.1%}" for name, row in plane.named.items()},
             f"learned point {format_point(plane.best)}  {plane.score:.1%}",
             about,
+            None,
         )
     lost = plane.map - plane.score
-    return _Shown(
+    return (
         lost,
         "log-likelihood per matrix",
         {name: f"{-row.difference:.3f}" for name, row in plane.named.items()},
@@ -303,29 +305,34 @@ def _describe(plane: PlaneMap | WhichDivergence) -> _Shown:
     )
 
 
-def _draw_map(ax: Axes, plane: PlaneMap | WhichDivergence, shown: _Shown) -> None:
+def _draw_map(
+    ax: Axes,
+    plane: PlaneMap | WhichDivergence,
+    values: RealArray,
+    label: str,
+    floor: float | None,
+) -> None:
     image = ax.pcolormesh(
         edges(plane.alphas),
         edges(plane.betas),
-        shown.values.T,
+        values.T,
         cmap="cividis",
-        vmin=shown.floor,
-        vmax=None if shown.floor is None else 0,
+        vmin=floor,
+        vmax=None if floor is None else 0,
     )
     # An inset keeps the bar as high as the map in every layout.
     bar = ax.figure.canvas.figure.colorbar(  # of the whole figure, also from inside a subfigure
         image,
         cax=ax.inset_axes((1.025, 0, 0.045, 1)),
-        format="%.1f%%" if shown.floor is None else None,
-        extend="neither" if shown.floor is None else "min",
+        format="%.1f%%" if floor is None else None,
+        extend="neither" if floor is None else "min",
     )
-    bar.set_label(shown.label, fontsize=12, labelpad=8)
+    bar.set_label(label, fontsize=12, labelpad=8)
     bar.outline.set_visible(False)
     ax.set_box_aspect(1)
     ax.set_xlabel(r"$\alpha$", fontsize=15)
     ax.set_ylabel(r"$\beta$", fontsize=15)
     ax.spines[:].set_visible(False)
-    ax.annotate(shown.note, (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points")
 
 
 def _mark_named(ax: Axes, plane: PlaneMap | WhichDivergence, texts: dict[str, str]) -> None:

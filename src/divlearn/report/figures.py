@@ -1,4 +1,4 @@
-"""Figures of reports, made with plotly: curves and SPD matrices."""
+"""Figures of reports, made with plotly: curves, confusion matrices and SPD matrices."""
 
 from __future__ import annotations
 
@@ -17,34 +17,17 @@ from divlearn.report.sections import Chart, Section
 if TYPE_CHECKING:
     from plotly.basedatatypes import BaseTraceType
     from plotly.graph_objects import Figure
-    from plotly.graph_objects.layout import Template
 
-# Colours of the page and of figures, for light and for dark.
-PALETTE = {
-    "paper": ("#fbfaf7", "#15181c"),
-    "card": ("#ffffff", "#1d2126"),
-    "ink": ("#1d2329", "#e6e8ea"),
-    "muted": ("#5c6670", "#9ba5af"),
-    "line": ("#e4e1da", "#2e343b"),
-    "accent": ("#0b6883", "#6fc3da"),
-    "bad": ("#b8481a", "#f08c57"),
-    "shade": ("rgb(0 0 0 / 14%)", "rgb(0 0 0 / 55%)"),
-}
-_NONE = "rgba(0, 0, 0, 0)"
-_ZERO = "#f5f3ee", "#22272d"
-_CORRELATIONS = ("#2166ac", "#b2182b"), ("#5fa8ea", "#f2745c")  # negative and positive
-_ANSWERS = ("#c4501b", "#0b6883"), ("#cf6a33", "#1f7f99")  # wrong and right
-# Series that colour-blind readers can tell apart.
-_SERIES = (
-    ["#0072b2", "#c75400", "#00825f", "#a8518a", "#7a6a00", "#4d5963"],
-    ["#56b4e9", "#ff9a4d", "#3fcf9f", "#e39ac8", "#e0cf4a", "#b8c2cc"],
-)
+CLEAR = "rgba(0, 0, 0, 0)"
 _MARKED = 60  # points up to which a curve has marks
 _STEPS = 10  # places up to which a curve has a number at each
 _CELLS = 64  # along a side of a matrix; more would be too small to see and too large to send
 _COLUMNS, _TILES = 3, 6  # matrices in a row, and in a figure
 _PLACES = ["", *map(str, range(2, _TILES + 1))]  # ends of the names of axes
 _DECIMALS = 3  # of correlations in the data
+_WRITTEN = 12  # classes up to which cells hold counts
+_TICKS = 16  # labels of classes that fit along an axis on a phone
+_MISTAKES = 5  # listed below a matrix
 _NAME = 10  # letters of the name of a matrix
 _LETTERS = 18  # in a line above a matrix
 
@@ -52,49 +35,6 @@ _LETTERS = 18  # in a line above a matrix
 def plotly() -> Any:
     """Return `plotly.graph_objects`; an error names the extra to install."""
     return import_extra("plotly.graph_objects", "the report needs plotly", "report")
-
-
-def templates() -> dict[str, Template]:
-    """Return the templates of plotly that give all figures the colours of the page."""
-    return {name: _template(theme) for theme, name in enumerate(("light", "dark"))}
-
-
-def _template(theme: int) -> Template:
-    go = plotly()
-    card, ink, line = (PALETTE[name][theme] for name in ("card", "ink", "line"))
-    axis = {
-        "ticks": "outside",
-        "tickcolor": line,
-        "gridcolor": line,
-        "linecolor": line,
-        "zeroline": False,
-        "automargin": True,
-        "title": {"standoff": 12},
-    }
-
-    def scale(ends: tuple[str, str]) -> list[str]:
-        return [ends[0], _ZERO[theme], ends[1]]
-
-    layout = go.Layout(
-        font={"family": "inherit", "size": 13, "color": ink},
-        paper_bgcolor=_NONE,
-        plot_bgcolor=_NONE,
-        margin={"l": 50, "r": 10, "t": 30, "b": 50},
-        hoverlabel={
-            "bgcolor": card,
-            "bordercolor": line,
-            "font": {"color": ink, "size": 13},
-            "align": "left",
-        },
-        legend={"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom"},
-        annotationdefaults={"bgcolor": card, "opacity": 0.88, "borderpad": 2, "font": {"size": 12}},
-        colorway=_SERIES[theme],
-        coloraxis={"colorscale": scale(_CORRELATIONS[theme])},
-        coloraxis2={"colorscale": scale(_ANSWERS[theme])},
-        xaxis=axis,
-        yaxis=axis,
-    )
-    return go.layout.Template(layout=layout)
 
 
 def draw(traces: Sequence[BaseTraceType], **layout: object) -> Figure:
@@ -149,6 +89,91 @@ def curves_section(
     rows = [(name, *point) for name, both in points.items() for point in both.T]
     data = [("curve", x_label, y_label), *rows]
     return Section("curves", title, note=note, charts=[Chart(figure, text)], data=data)
+
+
+def confusion_section(
+    title: str,
+    classes: Sequence[object],
+    matrices: Mapping[str, ArrayLike],
+    note: str = "",
+    remarks: Mapping[str, str] | None = None,
+) -> Section:
+    """Draw counts of predicted classes by classifier, one row for every true class.
+
+    ``remarks`` follow the shares of right predictions of the classifiers they name.
+    """
+    names = [str(name) for name in classes]
+    charts, data = [], [("classifier", "true class", *names)]
+    for number, (owner, matrix) in enumerate(matrices.items()):
+        counts = np.asarray(matrix, dtype=np.int64)
+        total, right = counts.sum(), counts.trace()
+        share = f" ({right / total:.1%})" if total else ""
+        verdict = f"{owner}: {right:,} of {total:,} are right{share}."
+        verdict = " ".join(filter(None, [verdict, (remarks or {}).get(owner)]))
+        text, mistakes = f"Confusion matrix. {verdict}", _mistakes(names, counts)
+        if mistakes:
+            verdict += " Most frequent mistakes:"
+        figure, anchor = _confusion(names, counts), confusion_anchor(number)
+        charts.append(Chart(figure, text, verdict, mistakes, anchor))
+        data += [(owner, name, *row) for name, row in zip(names, counts, strict=True)]
+    content = {"count": len(names), "more": f"{len(charts) - 1} more"}
+    return Section("confusion", title, content, note, charts, data)
+
+
+def confusion_anchor(number: int) -> str:
+    """Return the place on the page of one of the matrices, for links to it."""
+    return f"confusion-{number}"
+
+
+def _confusion(names: Sequence[str], counts: Indices) -> Figure:
+    size, totals = len(names), counts.sum(axis=1)
+    shares = counts / np.maximum(totals, 1)[:, None]
+    known = [literal(name) for name in names]
+    hovers = [
+        [
+            f"true: <b>{known[i]}</b><br>predicted: <b>{known[j]}</b><br>"
+            f"{counts[i, j]} of {totals[i]} ({shares[i, j]:.1%})"
+            for j in range(size)
+        ]
+        for i in range(size)
+    ]
+    cells = plotly().Heatmap(
+        # The root lets single mistakes be seen among hundreds of right answers.
+        z=np.sqrt(shares) * (2 * np.eye(size) - 1),
+        coloraxis="coloraxis2",
+        xgap=2 if size <= 40 else 0,
+        ygap=2 if size <= 40 else 0,
+        hovertext=hovers,
+        hoverinfo="text",
+    )
+    if size <= _WRITTEN:
+        cells.update(text=np.where(counts, counts.astype(str), ""), texttemplate="%{text}")
+    places = range(0, size, -(-size // _TICKS) or 1)
+    axis = {
+        "tickvals": [*places],
+        "ticktext": [literal(shorten(names[place], 12)) for place in places],
+        "showgrid": False,
+        "constrain": "domain",
+    }
+    return draw(
+        [cells],
+        coloraxis2={"showscale": False, "cmin": -1, "cmax": 1},
+        xaxis={**axis, "title": {"text": "predicted class"}, "autotickangles": [0, -45, -90]},
+        yaxis={**axis, "title": {"text": "true class"}, "autorange": "reversed"},
+        margin={"t": 10},
+    )
+
+
+def _mistakes(names: Sequence[str], counts: Indices) -> list[str]:
+    wrong = counts - np.diag(counts.diagonal())
+    order = np.argsort(-wrong, axis=None, kind="stable")[:_MISTAKES]
+    places = [divmod(int(place), len(names)) for place in order]
+    return [
+        f"{names[row]} predicted as {names[column]}: {wrong[row, column]:,} of "
+        f"{counts[row].sum():,}"
+        for row, column in places
+        if wrong[row, column]
+    ]
 
 
 def matrices_section(
@@ -233,7 +258,7 @@ def _titles(captions: Sequence[tuple[str, str]]) -> list[dict[str, object]]:
             "yanchor": "bottom",
             "showarrow": False,
             "font": {"size": 11},
-            "bgcolor": _NONE,
+            "bgcolor": CLEAR,
         }
         for place, (head, text) in zip(_PLACES, captions, strict=False)
         for lines in [wrap(text, _LETTERS, max_lines=2)]

@@ -10,8 +10,8 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import adjusted_rand_score
 
 from divlearn.arrays import Indices, Labels, RealArray
-from divlearn.cluster.agreement import p_agreement
-from divlearn.divergence import ABDivergence, pairwise_abld
+from divlearn.cluster.agreement import centers_of, p_agreement
+from divlearn.divergence import pairwise_abld
 from divlearn.fitting.folds import count_groups
 from divlearn.iddl import IDDLClassifier
 from divlearn.judge.evaluation import (
@@ -23,10 +23,9 @@ from divlearn.judge.evaluation import (
 from divlearn.judge.maps import PlaneMap, plane_map
 from divlearn.judge.significance import SIGNIFICANT
 from divlearn.report.channels import channel_sections
-from divlearn.report.confusion import confusion_section
-from divlearn.report.figures import curves_section, matrices_section
+from divlearn.report.figures import confusion_section, curves_section, matrices_section
 from divlearn.report.page import Page
-from divlearn.report.planes import map_section, plane_section
+from divlearn.report.planes import find_iddl, learned_points, map_section, plane_section
 from divlearn.report.sections import (
     Section,
     as_sentence,
@@ -97,7 +96,7 @@ def _divergence_sections(
 ) -> list[Section]:
     """Show what IDDL learned, or the plane of divergences with the chosen one."""
     plane = map_training_data(X, y, groups)
-    learner = _find_iddl(model)
+    learner = find_iddl(model)
     if learner is not None:
         return iddl_sections(learner, X, plane)
     if plane is None:
@@ -149,35 +148,6 @@ def iddl_sections(model: IDDLClassifier, X: RealArray, plane: PlaneMap | None) -
             f"{where}. Percentages are the shares of matrices nearest to each atom.",
         ),
     ]
-
-
-def _find_iddl(model: BaseEstimator) -> IDDLClassifier | None:
-    """Return the model itself, or the member of the highest weight that learned its atoms."""
-    if isinstance(model, IDDLClassifier):
-        return model
-    learners = [
-        name
-        for name, member in getattr(model, "members_", {}).items()
-        if isinstance(member, IDDLClassifier) and name.startswith("iddl")
-    ]
-    return model.members_[max(learners, key=model.weights_.__getitem__)] if learners else None
-
-
-def learned_points(model: BaseEstimator) -> list[tuple[float, float, str]]:
-    """Return alpha, beta and the owner of each divergence that an estimator learned or chose."""
-    learner = _find_iddl(model) or model
-    if hasattr(learner, "alpha_"):
-        both = [np.ravel(some).tolist() for some in (learner.alpha_, learner.beta_)]
-        if not hasattr(learner, "atoms_"):
-            return [(a, b, "of the clusters") for a, b in sorted(set(zip(*both, strict=True)))]
-        each = len(both[0]) // len(learner.atoms_)
-        return [(a, b, f"atom {i // each}") for i, (a, b) in enumerate(zip(*both, strict=True))]
-    learned = getattr(model, "divergence_", None)
-    divergences = learned if isinstance(learned, list) else [learned]
-    if known := [one for one in divergences if isinstance(one, ABDivergence)]:
-        return [(one.alpha, one.beta, "chosen") for one in known]
-    best = getattr(model, "best_params_", {})
-    return [(best["alpha"], best["beta"], "chosen")] if {"alpha", "beta"} <= {*best} else []
 
 
 def _learning(model: IDDLClassifier) -> Section:
@@ -295,12 +265,6 @@ def _centres(centers: RealArray, labels: Indices) -> Section:
     texts = [f"{size} matrices" for size in sizes]
     note = "The centre of every cluster, drawn as correlations; the largest cluster first."
     return matrices_section("Centres", centers, sizes, names, texts, note)
-
-
-def centers_of(model: BaseEstimator) -> RealArray:
-    """Return the centres of clusters or of components, shape (n_clusters, d, d)."""
-    centers: RealArray = model.means_ if hasattr(model, "means_") else model.cluster_centers_
-    return centers
 
 
 def say_clusters(

@@ -27,12 +27,32 @@ import scipy
 from divlearn.atomic import open_atomic
 from divlearn.checks import import_extra
 from divlearn.models.storage import libraries
-from divlearn.report.figures import PALETTE, templates
+from divlearn.report.figures import CLEAR, plotly
 from divlearn.report.sections import Section, repeat_section
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from plotly.graph_objects.layout import Template
 
+# Colours of the page and of figures, for light and for dark.
+_PALETTE = {
+    "paper": ("#fbfaf7", "#15181c"),
+    "card": ("#ffffff", "#1d2126"),
+    "ink": ("#1d2329", "#e6e8ea"),
+    "muted": ("#5c6670", "#9ba5af"),
+    "line": ("#e4e1da", "#2e343b"),
+    "accent": ("#0b6883", "#6fc3da"),
+    "bad": ("#b8481a", "#f08c57"),
+    "shade": ("rgb(0 0 0 / 14%)", "rgb(0 0 0 / 55%)"),
+}
+_ZERO = "#f5f3ee", "#22272d"
+_CORRELATIONS = ("#2166ac", "#b2182b"), ("#5fa8ea", "#f2745c")  # negative and positive
+_ANSWERS = ("#c4501b", "#0b6883"), ("#cf6a33", "#1f7f99")  # wrong and right
+# Series that colour-blind readers can tell apart.
+_SERIES = (
+    ["#0072b2", "#c75400", "#00825f", "#a8518a", "#7a6a00", "#4d5963"],
+    ["#56b4e9", "#ff9a4d", "#3fcf9f", "#e39ac8", "#e0cf4a", "#b8c2cc"],
+)
 _TEMPLATES = Path(__file__).parent / "templates"
 # Names from files may hold characters that HTML forbids.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -79,7 +99,7 @@ class Page:
             .get_template("page.html")
             .render(
                 page=self,
-                palette=PALETTE,
+                palette=_PALETTE,
                 style=_join("style", "css"),
                 script=script,
                 library=library and library[0],
@@ -141,7 +161,7 @@ def _figures(sections: Sequence[Section]) -> str:
     content = {
         "figures": [figure.to_plotly_json() for figure in charts],
         "tables": [_csv(section.data) for section in sections],
-        "templates": {name: one.to_plotly_json() for name, one in templates().items()},
+        "templates": {name: one.to_plotly_json() for name, one in _templates().items()},
     }
     return json.dumps(plain(content), allow_nan=False, separators=(",", ":"))
 
@@ -150,6 +170,49 @@ def _csv(rows: Sequence[Sequence[object]]) -> str:
     text = io.StringIO()
     csv.writer(text).writerows(plain(rows))
     return text.getvalue()
+
+
+def _templates() -> dict[str, Template]:
+    """Return the templates of plotly that give all figures the colours of the page."""
+    return {name: _template(theme) for theme, name in enumerate(("light", "dark"))}
+
+
+def _template(theme: int) -> Template:
+    go = plotly()
+    card, ink, line = (_PALETTE[name][theme] for name in ("card", "ink", "line"))
+    axis = {
+        "ticks": "outside",
+        "tickcolor": line,
+        "gridcolor": line,
+        "linecolor": line,
+        "zeroline": False,
+        "automargin": True,
+        "title": {"standoff": 12},
+    }
+
+    def scale(ends: tuple[str, str]) -> list[str]:
+        return [ends[0], _ZERO[theme], ends[1]]
+
+    layout = go.Layout(
+        font={"family": "inherit", "size": 13, "color": ink},
+        paper_bgcolor=CLEAR,
+        plot_bgcolor=CLEAR,
+        margin={"l": 50, "r": 10, "t": 30, "b": 50},
+        hoverlabel={
+            "bgcolor": card,
+            "bordercolor": line,
+            "font": {"color": ink, "size": 13},
+            "align": "left",
+        },
+        legend={"orientation": "h", "x": 0, "y": 1.01, "yanchor": "bottom"},
+        annotationdefaults={"bgcolor": card, "opacity": 0.88, "borderpad": 2, "font": {"size": 12}},
+        colorway=_SERIES[theme],
+        coloraxis={"colorscale": scale(_CORRELATIONS[theme])},
+        coloraxis2={"colorscale": scale(_ANSWERS[theme])},
+        xaxis=axis,
+        yaxis=axis,
+    )
+    return go.layout.Template(layout=layout)
 
 
 @cache

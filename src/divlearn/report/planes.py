@@ -1,4 +1,4 @@
-"""Sections that show the (alpha, beta) plane."""
+"""The (alpha, beta) plane: points that estimators learned, and sections that show them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from divlearn.arrays import RealArray
+from divlearn.divergence import ABDivergence
+from divlearn.iddl import IDDLClassifier
 from divlearn.judge.answer import Point
 from divlearn.judge.maps import PlaneMap
 from divlearn.nearest.plane import NAMED
@@ -215,6 +218,35 @@ def map_section(
         note=f"{LEGEND} {note} Values are leave-one-out accuracies of the nearest neighbour{whose} "
         f"on {plane.n_matrices} matrices.",
     )
+
+
+def find_iddl(model: BaseEstimator) -> IDDLClassifier | None:
+    """Return the model itself, or the member of the highest weight that learned its atoms."""
+    if isinstance(model, IDDLClassifier):
+        return model
+    learners = [
+        name
+        for name, member in getattr(model, "members_", {}).items()
+        if isinstance(member, IDDLClassifier) and name.startswith("iddl")
+    ]
+    return model.members_[max(learners, key=model.weights_.__getitem__)] if learners else None
+
+
+def learned_points(model: BaseEstimator) -> list[tuple[float, float, str]]:
+    """Return alpha, beta and the owner of each divergence that an estimator learned or chose."""
+    learner = find_iddl(model) or model
+    if hasattr(learner, "alpha_"):
+        both = [np.ravel(some).tolist() for some in (learner.alpha_, learner.beta_)]
+        if not hasattr(learner, "atoms_"):
+            return [(a, b, "of the clusters") for a, b in sorted(set(zip(*both, strict=True)))]
+        each = len(both[0]) // len(learner.atoms_)
+        return [(a, b, f"atom {i // each}") for i, (a, b) in enumerate(zip(*both, strict=True))]
+    learned = getattr(model, "divergence_", None)
+    divergences = learned if isinstance(learned, list) else [learned]
+    if known := [one for one in divergences if isinstance(one, ABDivergence)]:
+        return [(one.alpha, one.beta, "chosen") for one in known]
+    best = getattr(model, "best_params_", {})
+    return [(best["alpha"], best["beta"], "chosen")] if {"alpha", "beta"} <= {*best} else []
 
 
 def edges(grid: RealArray) -> RealArray:

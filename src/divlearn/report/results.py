@@ -11,7 +11,7 @@ from divlearn.judge.evaluation import Evaluation
 from divlearn.judge.maps import PlaneMap
 from divlearn.judge.significance import SIGNIFICANT
 from divlearn.nearest.plane import NAMED
-from divlearn.report.confusion import confusion_anchor, confusion_section
+from divlearn.report.figures import confusion_anchor, confusion_section
 from divlearn.report.page import Page
 from divlearn.report.planes import LEGEND, LEVELS, TITLES, map_section, plane_section
 from divlearn.report.sections import Section, as_sentence, disagreement_section, table_section

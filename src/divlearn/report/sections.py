@@ -50,13 +50,7 @@ def text_section(title: str, text: str) -> Section:
     return Section("text", title, {"paragraphs": [part.strip() for part in parts if part.strip()]})
 
 
-class Cell(NamedTuple):
-    """Text, the number to sort by if it differs from the text, a class of style, and a link."""
-
-    text: str
-    value: str
-    style: str
-    anchor: str = ""
+Cell = dict[str, str]  # text, value to sort by if it differs, class of style, and a link
 
 
 def table_section(
@@ -82,7 +76,7 @@ def table_section(
         for index, row in enumerate(rows)
     ]
     for row, anchor in zip(cells, anchors, strict=False):
-        row[0] = row[0]._replace(anchor=anchor)
+        row[0]["anchor"] = anchor
     return _table(title, headings, numeric, cells, note)
 
 
@@ -105,7 +99,7 @@ def disagreement_section(
     ]
     if not note:
         right = [
-            f"{name} {sum(row[column].style == 'right' for row in cells):,}"
+            f"{name} {sum(str(row[column]) == str(row[1]) for row in rows):,}"
             for column, name in enumerate(predictions, start=2)
         ]
         note = (
@@ -138,15 +132,18 @@ def _cell(value: Any, spec: str, style: str) -> Cell:
     style = style.strip()
     if isinstance(value, tuple):
         text = " ±\N{NO-BREAK SPACE}".join(format(one, spec) for one in value)
-        return Cell(text, repr(float(value[0])), f"{style} pair")
-    if value is None or (is_number(value) and math.isnan(value)):
-        return Cell(_MISSING, "NaN" if style.startswith("n") else "", style)
-    if not is_number(value):
-        return Cell(str(value), "", style)
-    number = value.item() if isinstance(value, np.generic) else value
-    text = format(number, spec or ("d" if isinstance(number, int) else ".4g"))
-    exact = repr(number).replace("inf", "Infinity")  # as the script reads it
-    return Cell(text.replace("inf", "∞"), "" if text == exact else exact, style)
+        exact, style = repr(float(value[0])), f"{style} pair"
+    elif value is None or (is_number(value) and math.isnan(value)):
+        text, exact = _MISSING, "NaN" if style.startswith("n") else ""
+    elif not is_number(value):
+        text, exact = str(value), ""
+    else:
+        number = value.item() if isinstance(value, np.generic) else value
+        text = format(number, spec or ("d" if isinstance(number, int) else ".4g"))
+        exact = repr(number).replace("inf", "Infinity")  # as the script reads it
+        exact = "" if text == exact else exact
+        text = text.replace("inf", "∞")
+    return {"text": text, "value": exact, "style": style}
 
 
 def repeat_section(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,26 +23,13 @@ COPIES = 3  # memory of a block, in sizes of its matrices: an engine also keeps 
 _THREAD_OPERATIONS = 1e8  # for which more threads are worth starting
 
 
-@dataclass(frozen=True)
-class EngineChoice:
-    """The engine of a block, made on the machine of the block, and the shrinkage of its data."""
-
-    name: str | Engine = "auto"  # an Engine only for blocks in this process
-    n_threads: int | None = None
-    accuracy: str | float = "auto"
-    shrinkage: Shrinkage | None = None
-
-    def get(self) -> Engine:
-        return get_engine(self.name, self.n_threads, self.accuracy)
-
-
 @dataclass(frozen=True, eq=False)
 class Block:
     """Prepared matrices, with as many rows of targets and weights."""
 
     number: int
     data: Prepared
-    choice: EngineChoice
+    make_engine: Callable[[], Engine]  # on the machine of the block
     y: Labels | None
     weights: RealArray  # one each where none were given; their mean over all blocks is one
     host: RealArray | None = None  # checked matrices, where the engine keeps its own on a device
@@ -50,7 +38,7 @@ class Block:
 
     @property
     def engine(self) -> Engine:
-        return self.choice.get()
+        return self.make_engine()
 
     @property
     def matrices(self) -> RealArray:
@@ -76,7 +64,8 @@ class Block:
             return self
         y = None if self.y is None else self.y[rows]
         data = self.engine.take(self.data, rows)
-        return Block(self.number, data, self.choice, y, self.weights[rows], self.matrices[rows])
+        weights, matrices = self.weights[rows], self.matrices[rows]
+        return Block(self.number, data, self.make_engine, y, weights, matrices)
 
     def reweighted(self, unit: Unit) -> Block:
         """Return a block of the same matrices with weights divided by a unit."""
@@ -97,13 +86,14 @@ class LazyBlock(Lazy):
 
     number: int
     source: Source
-    choice: EngineChoice
+    make_engine: Callable[[], Engine]
+    shrinkage: Shrinkage | None = None  # of the matrices
     unit: Unit | None = None  # of the weights; None before all blocks were read and checked
 
     def load(self) -> Block:
         """Read matrices and prepare them for an engine; messages name the shard and the index."""
         X, y, weights = map(load, (self.source.X, self.source.y, self.source.weights))
-        name, shrinkage = f"shard {self.number} ({self.source.name})", self.choice.shrinkage
+        name, shrinkage = f"shard {self.number} ({self.source.name})", self.shrinkage
         if self.unit is None:
             matrices = check_spd(
                 X, regularize=shrinkage or "raise", ndim=3, dtype=np.float64, name=f"{name}, X"
@@ -114,8 +104,8 @@ class LazyBlock(Lazy):
             shrink(matrices, shrinkage)
         with locate_errors(name):
             weights = as_weights(weights, len(matrices))
-        data = self.choice.get().prepare(Prepared.checked(matrices))
-        block = Block(self.number, data, self.choice, y, weights)
+        data = self.make_engine().prepare(Prepared.checked(matrices))
+        block = Block(self.number, data, self.make_engine, y, weights)
         return block if self.unit is None else block.reweighted(self.unit)
 
     def reweighted(self, unit: Unit) -> LazyBlock:
@@ -128,7 +118,7 @@ def block_in_memory(
 ) -> Block:
     """Make one block of checked matrices in memory."""
     data = engine.keep(Prepared.checked(matrices))
-    return Block(0, data, EngineChoice(engine), y, weights, matrices, {})
+    return Block(0, data, partial(get_engine, engine), y, weights, matrices, {})
 
 
 @contextmanager

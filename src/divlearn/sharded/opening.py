@@ -18,7 +18,7 @@ from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.engines.dask import DaskEngine, as_dask
 from divlearn.fitting.labelled import check_size, engine_of, real_new, real_training
 from divlearn.fitting.targets import check_rows
-from divlearn.sharded.blocks import COPIES, EngineChoice, LazyBlock, block_in_memory, encode_block
+from divlearn.sharded.blocks import COPIES, Block, LazyBlock, block_in_memory, encode_block
 from divlearn.sharded.shards import DaskShards, MemoryShards, Parts, Shards
 from divlearn.sharded.sources import (
     Data,
@@ -102,8 +102,17 @@ def open_shards(
     shrinkage = learn_shrinkage(regularize, partial(_mean_sizes, sources))
     name: Any = engine if dask is None else dask.engine
     n_threads = None if dask is None else dask.n_threads
-    choice = EngineChoice(name, n_threads, accuracy, shrinkage)
-    return _open_blocks(sources, choice, client, limit)
+    make_engine = partial(get_engine, name, n_threads, accuracy)
+    if client is None:
+        lazy = [LazyBlock(i, one, make_engine, shrinkage) for i, one in enumerate(sources)]
+        shards = Shards(_load_first(lazy, limit), in_files=limit is not None)
+    else:
+        shards = DaskShards(client, sources, make_engine, shrinkage)
+    if shards.n_matrices == 0:
+        raise ValueError("X holds no matrices (n_samples=0); pass at least one")
+    shards.normalize_weights()
+    shards.shrinkage = shrinkage
+    return shards
 
 
 def _check_opened(X: Shards, y: Data, sample_weight: Data, regularize: Regularization) -> Shards:
@@ -114,29 +123,11 @@ def _check_opened(X: Shards, y: Data, sample_weight: Data, regularize: Regulariz
     return X
 
 
-def _open_blocks(
-    sources: Sequence[Source], choice: EngineChoice, client: Any, limit: float | None
-) -> Shards:
-    """Open blocks on workers if there is a client, else here; this reads and checks all."""
-    shards = (
-        _open_local(sources, choice, limit)
-        if client is None
-        else DaskShards(client, sources, choice)
-    )
-    if shards.n_matrices == 0:
-        raise ValueError("X holds no matrices (n_samples=0); pass at least one")
-    shards.normalize_weights()
-    shards.shrinkage = choice.shrinkage
-    return shards
-
-
-def _open_local(sources: Sequence[Source], choice: EngineChoice, limit: float | None) -> Shards:
-    """Load the first blocks, which fit into half of the memory limit; others are lazy."""
-    sizes = accumulate(COPIES * 8 * math.prod(source.X.shape) for source in sources)
+def _load_first(blocks: Sequence[LazyBlock], limit: float | None) -> list[Block | LazyBlock]:
+    """Load the first blocks, which fit into half of the memory limit; others stay lazy."""
+    sizes = accumulate(COPIES * 8 * math.prod(one.source.X.shape) for one in blocks)
     share = math.inf if limit is None else _KEPT_SHARE * limit
-    lazy = [LazyBlock(i, source, choice) for i, source in enumerate(sources)]
-    blocks = [one.load() if size <= share else one for one, size in zip(lazy, sizes, strict=True)]
-    return Shards(blocks, in_files=limit is not None)
+    return [one.load() if size <= share else one for one, size in zip(blocks, sizes, strict=True)]
 
 
 def _mean_sizes(sources: Sequence[Source]) -> tuple[RealArray, RealArray | None]:

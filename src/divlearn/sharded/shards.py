@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import chain, islice
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from divlearn.arrays import Indices, Labels, RealArray
+from divlearn.engines import Engine
 from divlearn.engines.cpu import cpu_engine
-from divlearn.sharded.blocks import Block, EngineChoice, LazyBlock, block_in_memory
+from divlearn.sharded.blocks import Block, LazyBlock, block_in_memory
 from divlearn.sharded.sources import Data, Source, Stored, is_dask_array, load
 from divlearn.spd import Shrinkage
 from divlearn.weights import Sum, Unit, add_weights, mean_weight
@@ -38,6 +39,12 @@ class Shards:
     blocks : sequence of Block or LazyBlock
     in_files : bool, default=False
         Whether `hold` stores results in temporary files.
+
+    Attributes
+    ----------
+    n_matrices : int, number of matrices in all blocks.
+    n_seen : int, number of matrices with a weight > 0.
+    d : int, number of rows of each matrix.
     """
 
     shrinkage: Shrinkage | None = None  # how the matrices were regularized
@@ -45,6 +52,14 @@ class Shards:
 
     def __init__(self, blocks: Sequence[Block | LazyBlock], *, in_files: bool = False) -> None:
         self._blocks, self._in_files = list(blocks), in_files
+        lengths, seen, sizes, self._weights = zip(*self.map(_outline), strict=True)
+        for number, size in enumerate(sizes):
+            if size != sizes[0]:
+                raise ValueError(
+                    f"shard {number} has matrices of size {size}, but shard 0 of size "
+                    f"{sizes[0]}; all must have one size"
+                )
+        self.n_matrices, self.n_seen, self.d = sum(lengths), sum(seen), sizes[0]
 
     def map(self, function: Function, *shared: object, parts: Sequence[Parts] = ()) -> list[Result]:
         """Call a function for each block and return the results."""
@@ -113,7 +128,7 @@ class Shards:
 
     def normalize_weights(self) -> None:
         """Divide all weights by their mean, as `divlearn.weights` does for data in memory."""
-        self._divide_weights(mean_weight([one.weight for one in self._outlines], self.n_seen))
+        self._divide_weights(mean_weight(self._weights, self.n_seen))
 
     def _divide_weights(self, unit: Unit) -> None:
         self._blocks = [one.reweighted(unit) for one in self._blocks]
@@ -121,32 +136,6 @@ class Shards:
     def place(self, array: RealArray) -> RealArray:
         """Move an array to the device on which the engine keeps the matrices, if there is one."""
         return array
-
-    @cached_property
-    def _outlines(self) -> list[_Outline]:
-        found: list[_Outline] = self.map(_outline)
-        for number, one in enumerate(found):
-            if one.d != found[0].d:
-                raise ValueError(
-                    f"shard {number} has matrices of size {one.d}, but shard 0 of size "
-                    f"{found[0].d}; all must have one size"
-                )
-        return found
-
-    @property
-    def n_matrices(self) -> int:
-        """Number of matrices in all blocks."""
-        return sum(one.n_matrices for one in self._outlines)
-
-    @property
-    def n_seen(self) -> int:
-        """Number of matrices with a weight > 0."""
-        return sum(one.n_seen for one in self._outlines)
-
-    @property
-    def d(self) -> int:
-        """Number of rows of each matrix."""
-        return self._outlines[0].d
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
         """Refuse the conversion, which functions for arrays in memory try."""
@@ -194,26 +183,31 @@ class MemoryShards(Shards):
 class DaskShards(Shards):
     """Blocks on the workers of a Dask client; Dask loads blocks of a lost worker again."""
 
-    def __init__(self, client: Client, sources: Sequence[Source], choice: EngineChoice) -> None:
+    def __init__(
+        self,
+        client: Client,
+        sources: Sequence[Source],
+        make_engine: Callable[[], Engine],
+        shrinkage: Shrinkage | None,
+    ) -> None:
         import dask
 
         self._client = client
-        names = [source.name for source in sources]
         columns = [
             client.compute(values) if is_dask_array(values[0]) else values
             for values in zip(*((one.X, one.y, one.weights) for one in sources), strict=True)
         ]
         # Neighbours are on one worker, because their results are merged first.
         workers = sorted(client.nthreads())
-        self._homes = [workers[i * len(workers) // len(names)] for i in range(len(names))]
+        self._homes = [workers[i * len(workers) // len(sources)] for i in range(len(sources))]
         # Arrays in memory have to travel to the workers once, which Dask would warn of.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": 2**60}):
-            super().__init__(
-                [
-                    self._submit(i, _load_block, choice, i, *source)
-                    for i, source in enumerate(zip(names, *columns, strict=True))
-                ]
-            )
+            rows = zip((one.name for one in sources), *columns, strict=True)
+            blocks = [
+                self._submit(i, _load_block, make_engine, shrinkage, i, *row)
+                for i, row in enumerate(rows)
+            ]
+        super().__init__(blocks)
 
     def _submit(self, i: int, function: Function, *arguments: Result) -> Result:
         """Call a function on the worker that has a block, or on any other if that is lost."""
@@ -237,20 +231,16 @@ class DaskShards(Shards):
         self._blocks = list(self.hold(Block.reweighted, unit))
 
 
-def _load_block(choice: EngineChoice, number: int, *source: Data) -> Block:
-    return LazyBlock(number, Source(*source), choice).load()
+def _load_block(
+    make_engine: Callable[[], Engine], shrinkage: Shrinkage | None, number: int, *source: Data
+) -> Block:
+    return LazyBlock(number, Source(*source), make_engine, shrinkage).load()
 
 
-class _Outline(NamedTuple):
-    n_matrices: int
-    d: int
-    n_seen: int  # matrices with a weight > 0
-    weight: Sum
-
-
-def _outline(block: Block) -> _Outline:
+def _outline(block: Block) -> tuple[int, int, int, Sum]:
+    """Numbers of matrices, of those with a weight > 0, and of their rows; sum of weights."""
     n_seen = int(np.count_nonzero(block.weights))
-    return _Outline(len(block), block.data.d, n_seen, add_weights(block.weights))
+    return len(block), n_seen, block.data.d, add_weights(block.weights)
 
 
 def _call_shared(common: tuple[Function, tuple[Result, ...]], *arguments: Result) -> Result:

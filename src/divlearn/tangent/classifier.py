@@ -14,7 +14,7 @@ from sklearn.svm import SVC
 
 from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
 from divlearn.checks import ClassWeight, RandomState
-from divlearn.engines import Engine, Prepared
+from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.calibration import SCORES, Forms
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Folded
@@ -24,7 +24,7 @@ from divlearn.heads.discriminants import RDA, Linear, Quadratic, fit_lda, span
 from divlearn.heads.heads import solve_head
 from divlearn.heads.losses import SoftmaxLoss
 from divlearn.heads.samples import Head, Samples
-from divlearn.kernels.classifier import COUPLED, Candidate
+from divlearn.kernels.classifier import COUPLED, Candidate, compact
 from divlearn.kernels.landmarks import (
     Landmarks,
     LeastSquares,
@@ -37,7 +37,7 @@ from divlearn.kernels.shared import are_many
 from divlearn.kernels.tables import decay
 from divlearn.log_vectors import log_vectors, squared_distances
 from divlearn.means import mean_abld
-from divlearn.sharded.blocks import Block, EngineChoice
+from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import MemoryShards
 
 
@@ -169,9 +169,7 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
     def _decide(self, model: Model, training: Training, number: int) -> RealArray:
         _, vectors, deviation = space(training, self.at, number)
         decisions = to_host(model.decide(vectors[training.parts[number][1]] / deviation))
-        # Scores of classes take less memory than decisions between pairs.
-        is_paired = isinstance(model, Machine) and not isinstance(model.machine, LeastSquares)
-        return COUPLED.all(decisions) if is_paired else decisions
+        return compact(decisions) if isinstance(model, Machine) else decisions
 
     def _decide_new(self, new: Prepared) -> RealArray:
         return self.model_.decide(log_vectors(new, self.whitener_) / self.deviation_)
@@ -268,7 +266,7 @@ def _path_on_device(
     """Do the same by Newton's method, which takes few passes over vectors on a device."""
     targets, shares = (to_device_of(one, vectors) for one in (indicate(y), weights / weights.sum()))
     # Heads see targets and features only.
-    shards = MemoryShards(Block(0, Prepared.checked(vectors), EngineChoice(), None, weights))
+    shards = MemoryShards(Block(0, Prepared.checked(vectors), get_engine, None, weights))
     samples = Samples(shards, [(targets, shares)], [vectors], True)
     # Of two classes only the difference has a penalty, which is twice as large as both.
     factor = 1.0 if targets.shape[1] == 2 else 0.5
