@@ -52,7 +52,7 @@ def make(
     alpha, beta = made.expand(made.start)
     V = get_engine(engine).encode(X, start.atoms, alpha, beta).reshape(n, -1)
     weights /= weights.sum()
-    feature_map, _ = start_features(V, weights, plain=plain)
+    feature_map = start_features(V, weights, plain=plain)
     objective = Objective(
         shards,
         [(np.eye(3)[labels], weights)],

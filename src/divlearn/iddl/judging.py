@@ -224,12 +224,11 @@ def _scores(part: Part, settings: Settings, points: Sequence[tuple[float, float]
     """Scores of what is held out by heads of what is seen, (n_points, n_matrices, n_outputs)."""
     seen, unseen = (_encode(block, part.atoms, points) for block in (part.shards.whole, part.held))
     known = part.shards, part.targets, [seen.reshape(len(seen), -1)]
-    feature_map = FeatureMap.start(*known, plain=settings.loss.plain)
-    units = feature_map.units(*known)
+    feature_map = FeatureMap.start(*known, plain=settings.loss.plain).standardize(*known)
 
     def stack(V: RealArray) -> RealArray:
         """Features of every point, in one piece of memory each, as products need them."""
-        features = feature_map.compute(V.reshape(len(V), -1), units)
+        features = feature_map.compute(V.reshape(len(V), -1))
         return np.moveaxis(features.reshape(V.shape), 2, 0).copy()
 
     loss = settings.loss.with_tolerance()
