@@ -26,7 +26,6 @@ def solve(loss, features, targets, weights, gamma, warm=None, engine="auto"):
 
 
 def start_features(V, weights, *, plain):
-    """A map to features, and the units of the data it was made for."""
+    """A map to features that are standardised by the data it was made for."""
     known = here(len(V)), [(None, weights)], [V]
-    feature_map = FeatureMap.start(*known, plain=plain)
-    return feature_map, feature_map.units(*known)
+    return FeatureMap.start(*known, plain=plain).standardize(*known)

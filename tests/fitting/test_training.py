@@ -15,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer
 from divlearn.committee import CalibratedClassifier, SPDClassifier
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import get_engine
-from divlearn.fitting.calibration import calibrate
+from divlearn.fitting.calibration import calibrate, log_probabilities
 from divlearn.fitting.folds import fit_grouped
 from divlearn.fitting.labelled import label
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training, choose, in_turn
@@ -78,11 +78,11 @@ def test_scores_are_means_over_folds_of_calibrated_likelihoods(data):
     for train, held in folds:
         plain = KNeighborsClassifier(5).fit(flat(X[train]), codes[train])
         scores[held, :, 0] = np.log(plain.predict_proba(flat(X[held])) + 0.01)
-    known = calibrate(scores, codes, np.ones(90))
-    likelihoods = known.log_probabilities(scores)[np.arange(90), codes]
+    form, temperature = calibrate(scores, codes, np.ones(90))
+    likelihoods = log_probabilities(scores, form, temperature)[np.arange(90), codes]
     expected = np.mean([likelihoods[held].mean() for _, held in folds])
     assert model.cv_results_["mean_test_score"][0] == pytest.approx(expected, rel=1e-3)
-    assert model.calibration_[1] == pytest.approx(known.temperature, rel=1e-6)
+    assert model.calibration_[1] == pytest.approx(temperature, rel=1e-6)
 
 
 def test_the_calibration_of_a_fold_has_seen_neither_its_labels_nor_models_of_them(data):

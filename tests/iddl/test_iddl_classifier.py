@@ -349,7 +349,7 @@ def test_verbose_says_what_it_weighs(data, capsys):
         ({"divergence": "V", "recipe": Recipe(start=(1, (2, 3)))}, "must hold pairs"),
         ({"max_iter": -1}, r"max_iter=-1 must be"),
         ({"cv": 1}, r"cv=1 must be an integer >= 2"),
-        ({"recipe": Recipe(init="zeros")}, r"init='zeros' must be one of"),
+        ({"recipe": Recipe(init="zeros")}, r"init='zeros' must be one of class-kmeans"),
         ({"recipe": Recipe(init=np.eye(3)[None])}, r"init has matrices of size 3, must be 4"),
         ({"engine": "gpu"}, r"engine='gpu' must be"),
     ],

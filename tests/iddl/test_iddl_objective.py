@@ -52,7 +52,7 @@ def make(
     alpha, beta = made.expand(made.start)
     V = get_engine(engine).encode(X, start.atoms, alpha, beta).reshape(n, -1)
     weights /= weights.sum()
-    feature_map, _ = start_features(V, weights, plain=plain)
+    feature_map = start_features(V, weights, plain=plain)
     objective = Objective(
         shards,
         [(np.eye(3)[labels], weights)],
@@ -327,7 +327,5 @@ def test_fewer_different_matrices_than_atoms():
     assert samples.shape == (4, 2, 2)
 
 
-def test_shares_and_unknown_methods():
+def test_shares_of_fewer_atoms_than_classes():
     assert share_atoms(2, 3).tolist() == [1, 1, 0]
-    with pytest.raises(ValueError, match="init='random' must be one of class-kmeans"):
-        initial_atoms(np.eye(2)[None], None, 1, "random", np.random.RandomState(0))

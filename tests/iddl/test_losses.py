@@ -197,15 +197,15 @@ def test_feature_gradients(plain):
     V = rng.random((30, 5)) + 0.1
     weights = rng.random(30)
     weights /= weights.sum()
-    feature_map, units = start_features(V, weights, plain=plain)
+    feature_map = start_features(V, weights, plain=plain)
     cotangent, direction = rng.standard_normal((2, 30, 5))
 
     def compute(values):
-        known = feature_map.units(here(30), [(None, weights)], [values])
-        return feature_map.compute(values, known)
+        known = here(30), [(None, weights)], [values]
+        return feature_map.standardize(*known).compute(values)
 
     features = compute(V)
-    back = feature_map.pull(V, features, units, weights, cotangent)
+    back = feature_map.pull(V, features, weights, cotangent)
     ahead, behind = (compute(V + s * 1e-6 * direction) for s in (1, -1))
     slope = np.vdot(cotangent, ahead - behind) / 2e-6
     assert np.vdot(direction, back) == pytest.approx(slope, rel=1e-7)
@@ -214,15 +214,15 @@ def test_feature_gradients(plain):
     else:
         np.testing.assert_allclose(weights @ features, 0, atol=1e-12)
         np.testing.assert_allclose(weights @ features**2, 1, rtol=1e-12)
-    again = feature_map.compute(V[:3], units)
+    again = feature_map.compute(V[:3])
     np.testing.assert_allclose(again, features[:3], rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("value", [3.0, 0.0])
 def test_constant_columns_are_zero(value):
     V = np.full((10, 2), value)
-    feature_map, units = start_features(V, np.full(10, 0.1), plain=False)
-    np.testing.assert_allclose(feature_map.compute(V, units), 0, atol=1e-12)
+    feature_map = start_features(V, np.full(10, 0.1), plain=False)
+    np.testing.assert_allclose(feature_map.compute(V), 0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", LOSSES)

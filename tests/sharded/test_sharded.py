@@ -174,7 +174,7 @@ def test_objective_and_gradient_are_those_of_data_in_memory(data, loss, bias, pl
     solver.tolerance = 1e-12  # so that heads of hinges agree in all digits
     variant = make_variant([(1.0, 0.5), (0.5, 0.0)], 3)
     V = engine.encode(X, X[:3], *variant.expand(variant.start)).reshape(len(X), -1)
-    features, _ = start_features(V, shares, plain=plain)
+    features = start_features(V, shares, plain=plain)
     known = variant, features, Settings(solver, 1e-2)
     wanted = np.eye(3)[y]
     whole = Objective(open_data(X), [(wanted, shares)], *known)

@@ -29,19 +29,13 @@ class Forms(NamedTuple):
 SCORES = Forms(1, lambda decisions, _: decisions)  # decisions are scores
 
 
-class Calibration(NamedTuple):
-    """The form of the scores that was chosen, and the temperature that divides them."""
+# The form of the scores that was chosen, and the temperature that divides them.
+Calibration = tuple[int, float]
 
-    form: int
-    temperature: float
 
-    def log_probabilities(self, scores: RealArray) -> RealArray:
-        """Logarithms of probabilities, from scores (n_samples, n_classes, n_forms)."""
-        return self.soften(scores[..., self.form])
-
-    def soften(self, scores: RealArray) -> RealArray:
-        """Logarithms of probabilities, from scores of the form that was chosen."""
-        return log_softmax(scores / self.temperature)
+def log_probabilities(scores: RealArray, form: int, temperature: float) -> RealArray:
+    """Logarithms of calibrated probabilities, from scores (n_samples, n_classes, n_forms)."""
+    return log_softmax(scores[..., form] / temperature)
 
 
 def log_softmax(scores: RealArray) -> RealArray:
@@ -54,9 +48,10 @@ def calibrate_by(
     held_out: RealArray, scores: RealArray, codes: Indices, weights: RealArray
 ) -> RealArray:
     """Turn scores into probabilities by a calibration on other scores, where there are some."""
-    if not len(scores):
-        return np.exp(Calibration(held_out.shape[-1] // 2, 1.0).log_probabilities(held_out))
-    return np.exp(calibrate(scores, codes, weights).log_probabilities(held_out))
+    known = held_out.shape[-1] // 2, 1.0
+    if len(scores):
+        known = calibrate(scores, codes, weights)
+    return np.exp(log_probabilities(held_out, *known))
 
 
 def calibrate(scores: RealArray, codes: Indices, weights: RealArray) -> Calibration:
@@ -66,7 +61,7 @@ def calibrate(scores: RealArray, codes: Indices, weights: RealArray) -> Calibrat
     for form in range(scores.shape[-1]):
         temperature, loss = fit_temperature(scores[..., form], codes, shares)
         accuracy = float(shares @ (scores[..., form].argmax(axis=1) == codes))
-        ranked.append((-accuracy, loss, Calibration(form, temperature)))
+        ranked.append((-accuracy, loss, (form, temperature)))
     return min(ranked)[2]
 
 

@@ -123,6 +123,7 @@ def best_codes(scores: RealArray) -> Indices:
     return best.astype(np.intp)
 
 
+@dataclass(frozen=True, eq=False)
 class Checked:
     """Matrices that were checked, without those of weight zero."""
 
@@ -167,13 +168,8 @@ class Labelled(Checked):
 
     _classes = True
 
-    matrices: RealArray
     codes: Indices  # indices of classes
     classes: Labels
-    weights: RealArray
-    kept: Indices  # positions among the matrices that were given
-    y: Labels  # labels of all that were given
-    groups: Labels | None = None  # likewise
 
     @property
     def strata(self) -> Indices:
@@ -228,7 +224,7 @@ def label(
     codes = (np.cumsum(kept) - 1)[codes[rows]]
     seen, weights = seen[rows], normalize_weights(weights[rows])
     known = check_groups(groups, len(labels))
-    return Labelled(matrices[seen], codes, classes[kept], weights, seen, labels, known)
+    return Labelled(matrices[seen], weights, seen, labels, known, codes, classes[kept])
 
 
 def real_training(estimator: BaseEstimator, X: ArrayLike) -> ArrayLike:

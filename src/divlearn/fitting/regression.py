@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import column_or_1d
 
-from divlearn.arrays import Indices, Labels, RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.engines import get_engine
 from divlearn.fitting.folds import check_groups
 from divlearn.fitting.held_out import Folded, Grid, HeldOutEstimator, Judge, shares_of
@@ -37,14 +37,9 @@ class Numbered(Checked):
 
     _classes = False
 
-    matrices: RealArray
     numbers: RealArray  # standardised, shape (n_matrices,) or (n_matrices, n_outputs)
     mean: RealArray
     scale: RealArray
-    weights: RealArray
-    kept: Indices
-    y: RealArray
-    groups: Labels | None = None
 
     @property
     def strata(self) -> Indices:
@@ -75,7 +70,7 @@ def number(
     numbers = np.where(constant, 0.0, (values - mean) / scale)
     mean, scale = np.ldexp(mean, power), np.ldexp(scale, power)
     known = check_groups(groups, len(y))
-    return Numbered(matrices[kept], numbers, mean, scale, weights, kept, y, known)
+    return Numbered(matrices[kept], weights, kept, y, known, numbers, mean, scale)
 
 
 def restore(numbers: RealArray, mean: float | RealArray, scale: float | RealArray) -> RealArray:

@@ -18,6 +18,8 @@ from divlearn.fitting.calibration import (
     calibrate,
     calibrate_by,
     fit_temperature,
+    log_probabilities,
+    log_softmax,
 )
 from divlearn.fitting.held_out import (
     Folded,
@@ -82,7 +84,7 @@ def choose(
     rows, final = held_out.average([best] * len(folds), len(codes))
     scores = forms.all(final)
     calibration = calibrate(scores, codes[rows], weights[rows])
-    optimistic = np.exp(calibration.log_probabilities(scores))
+    optimistic = np.exp(log_probabilities(scores, *calibration))
     chosen = [choosing.best(*inner, without=number) for number in range(len(folds))]
     probabilities = []
     for number, (one, part) in enumerate(zip(chosen, held_out.decisions(chosen), strict=True)):
@@ -116,7 +118,7 @@ def judge_likelihood(training: Training, forms: Forms) -> Judge:
         scores = forms.middle(np.concatenate(parts))
         shares = shares_of(rows, weights)
         temperature, _ = fit_temperature(scores, codes[where], shares)
-        known = Calibration(0, temperature).log_probabilities(scores[..., None])
+        known = log_softmax(scores / temperature)
         return shares * np.maximum(known[np.arange(len(where)), codes[where]], _LEAST)
 
     return judge
@@ -134,7 +136,7 @@ class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], G
 
     class_weight: ClassWeight
 
-    calibration_: tuple[int, float]  # form and temperature of a `Calibration`
+    calibration_: Calibration
     oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
     _optimistic_proba: Annotated[RealArray, "n_matrices n_classes"]
     held_out_accuracy_: float
@@ -192,7 +194,7 @@ class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], G
         self, training: Training, held_out: HeldOut[_T], grid: Grid[_T], chosen: Chosen[_T]
     ) -> None:
         data = training.data
-        self.calibration_ = chosen.calibration.form, chosen.calibration.temperature
+        self.calibration_ = chosen.calibration
         self.oof_proba_ = data.spread(chosen.rows, chosen.probabilities)
         self._optimistic_proba = data.spread(chosen.rows, chosen.optimistic)
         right = chosen.probabilities.argmax(axis=1) == data.codes[chosen.rows]
@@ -202,9 +204,9 @@ class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], G
 
     def predict_log_proba(self, X: ArrayLike) -> RealArray:
         """Logarithms of `predict_proba`, exact where probabilities underflow."""
-        calibration = Calibration(*self.calibration_)
+        form, temperature = self.calibration_
         decisions = self._decide_new(prepare_new(self, X))
-        return calibration.soften(self._forms.score(decisions, calibration.form))
+        return log_softmax(self._forms.score(decisions, form) / temperature)
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes), by held-out calibration."""

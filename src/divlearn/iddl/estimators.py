@@ -13,7 +13,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from divlearn.arrays import RealArray
 from divlearn.checks import ClassWeight, RandomState
 from divlearn.engines import Engine
-from divlearn.fitting.calibration import calibrate, calibrate_by
+from divlearn.fitting.calibration import calibrate, calibrate_by, log_softmax
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import (
     Labelled,
@@ -252,8 +252,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
         if not len(rows):
             return
         codes, weights = data.codes[rows], data.weights[rows]
-        known = calibrate(learned.choice.scores[..., None], codes, weights)
-        self.temperature_ = known.temperature
+        _, self.temperature_ = calibrate(learned.choice.scores[..., None], codes, weights)
         parts, start = [], 0
         for (_, held), choice in zip(task.folds, learned.without, strict=True):
             own, others = slice(start, start + len(held)), ~np.isin(rows, held)
@@ -262,7 +261,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
             start = own.stop
         rows, probabilities = average_held_out(parts, task.folds, len(data.codes))
         ends = np.cumsum([len(held) for _, held in task.folds])[:-1]
-        final = np.exp(known.log_probabilities(learned.choice.scores[..., None]))
+        final = np.exp(log_softmax(learned.choice.scores / self.temperature_))
         optimistic = average_held_out(np.split(final, ends), task.folds, len(data.codes))[1]
         self.oof_proba_ = data.spread(rows, probabilities)
         self._optimistic_proba = data.spread(rows, optimistic)

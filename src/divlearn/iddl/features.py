@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, cast
 
 import numpy as np
@@ -44,8 +44,7 @@ class Variant:
 
     def pull(self, alpha: RealArray, beta: RealArray) -> RealArray:
         """Gradient in the parameters from those in alpha and beta."""
-        size = len(self.start)
-        gradient = np.zeros(size)
+        gradient = np.zeros(len(self.start))
         np.add.at(gradient, self.alpha_index, alpha)
         np.add.at(gradient, self.beta_index, beta)
         return gradient
@@ -139,6 +138,7 @@ class FeatureMap:
     """
 
     offset: RealArray | None
+    units: Units = None  # mu and s, None until data are standardised
 
     @classmethod
     def start(
@@ -162,43 +162,44 @@ class FeatureMap:
             )
         return cls(None)
 
-    def units(self, shards: Shards, targets: Parts, V: Parts) -> Units:
-        """Mean and scale by which all samples are standardised; None for plain features."""
+    def standardize(self, shards: Shards, targets: Parts, V: Parts) -> FeatureMap:
+        """Return the map that standardises all samples; plain features stay as they are."""
         if self.offset is None:
-            return None
+            return self
         weight, mean, squares = shards.reduce(
             _moments, self.offset, parts=[targets, V], merge=merge_moments
         )
         variance = squares / weight
         flat = variance <= _LEAST_DEVIATION**2 * (variance + mean**2)
-        return mean, np.where(flat, 1, np.sqrt(np.where(flat, 1, variance)))
+        scale = np.where(flat, 1, np.sqrt(np.where(flat, 1, variance)))
+        return replace(self, units=(mean, scale))
 
-    def compute(self, V: RealArray, units: Units) -> RealArray:
-        if self.offset is None or units is None:
+    def on_host(self) -> FeatureMap:
+        offset = None if self.offset is None else to_host(self.offset)
+        units = None if self.units is None else (to_host(self.units[0]), to_host(self.units[1]))
+        return FeatureMap(offset, units)
+
+    def compute(self, V: RealArray) -> RealArray:
+        if self.offset is None or self.units is None:
             return V
-        mean, scale = (to_device_of(one, V) for one in units)
+        mean, scale = (to_device_of(one, V) for one in self.units)
         return (_raw(V, self.offset) - mean) / scale
 
     def pull(
         self,
         V: RealArray,
         features: RealArray,
-        units: Units,
         weights: RealArray,
         cotangent: RealArray,
         sums: tuple[RealArray, RealArray] | None = None,
     ) -> RealArray:
         """Gradient in V from that in the features; `sums` of the cotangent if V is a part."""
-        if self.offset is None or units is None:
+        if self.offset is None or self.units is None:
             return cotangent
         sums = sums or (cotangent.sum(axis=0), (cotangent * features).sum(axis=0))
         constant, along = (to_device_of(one, V) for one in sums)
         back = cotangent - weights[:, None] * (constant + along * features)
-        return back / to_device_of(units[1], V) / (V + to_device_of(self.offset, V))
-
-
-def units_on_host(units: Units) -> Units:
-    return None if units is None else (to_host(units[0]), to_host(units[1]))
+        return back / to_device_of(self.units[1], V) / (V + to_device_of(self.offset, V))
 
 
 def _raw(V: RealArray, offset: RealArray) -> RealArray:

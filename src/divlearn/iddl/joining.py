@@ -10,7 +10,7 @@ from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.fitting.held_out import Memo, in_turn
 from divlearn.fitting.selection import HeldOut, Nest, mean_with_error
 from divlearn.heads.discriminants import RDA, NoSpreadError
-from divlearn.iddl.judging import Choice
+from divlearn.iddl.judging import Choice, positions_without_each
 from divlearn.iddl.learning import Learned
 from divlearn.iddl.tasks import Task
 from divlearn.iddl.training import Discriminant, Model, count_workers
@@ -30,7 +30,6 @@ def join_scores(
     average, none if it is not kept, and the choices that result.
     """
     rows = kinds[0].rows
-    everything = np.arange(len(rows))
 
     def decide(choices: Sequence[Choice], positions: Indices) -> tuple[list[float], Choice]:
         known = [one.scores[positions] for one in choices]
@@ -43,9 +42,8 @@ def join_scores(
             return [], choices[0]
         return factors, joined
 
-    factors, choice = decide(kinds, everything)
-    others = [np.flatnonzero(~np.isin(rows, held)) for _, held in task.folds]
-    judged = [some if len(some) else everything for some in others]
+    factors, choice = decide(kinds, np.arange(len(rows)))
+    judged = positions_without_each([held for _, held in task.folds])
     return factors, choice, [decide(*one)[1] for one in zip(without, judged, strict=True)]
 
 

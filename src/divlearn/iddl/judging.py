@@ -59,12 +59,18 @@ def least(choices: Sequence[Choice], positions: Indices) -> Choice:
     return min(choices, key=lambda choice: float(choice.shares[positions].sum()))
 
 
+def positions_without_each(held: Sequence[Indices]) -> list[Indices]:
+    """Positions of held-out rows outside each fold; of all rows where none is outside."""
+    rows = np.concatenate(held)
+    others = [np.flatnonzero(~np.isin(rows, one)) for one in held]
+    return [some if len(some) else np.arange(len(rows)) for some in others]
+
+
 def choose_without_each(chooser: Chooser, parts: Sequence[Part]) -> tuple[Choice, list[Choice]]:
     """Choose by all folds, and without each."""
-    rows = np.concatenate([part.rows for part in parts])
-    best = chooser(np.arange(len(rows)))
-    others = [np.flatnonzero(~np.isin(rows, part.rows)) for part in parts]
-    return best, [chooser(some) if len(some) else best for some in others]
+    held = [part.rows for part in parts]
+    best = chooser(np.arange(sum(map(len, held))))
+    return best, list(map(chooser, positions_without_each(held)))
 
 
 def shares_without_each(chosen: Sequence[Choice], held: Sequence[Indices]) -> RealArray:
@@ -210,9 +216,7 @@ def search_plane(
     rows = np.concatenate([part.rows for part in parts])
     scores = np.concatenate([_scores(part, settings, points) for part in parts], axis=1)
     shares = np.stack([judge(one, rows) for one in scores])
-    others = [np.flatnonzero(~np.isin(rows, part.rows)) for part in parts]
-    everything = np.arange(len(rows))
-    judged = [some if len(some) else everything for some in (*others, everything)]
+    judged = [*positions_without_each([part.rows for part in parts]), np.arange(len(rows))]
     return [points[int(shares[:, some].sum(axis=1).argmin())] for some in judged]
 
 
@@ -220,12 +224,11 @@ def _scores(part: Part, settings: Settings, points: Sequence[tuple[float, float]
     """Scores of what is held out by heads of what is seen, (n_points, n_matrices, n_outputs)."""
     seen, unseen = (_encode(block, part.atoms, points) for block in (part.shards.whole, part.held))
     known = part.shards, part.targets, [seen.reshape(len(seen), -1)]
-    feature_map = FeatureMap.start(*known, plain=settings.loss.plain)
-    units = feature_map.units(*known)
+    feature_map = FeatureMap.start(*known, plain=settings.loss.plain).standardize(*known)
 
     def stack(V: RealArray) -> RealArray:
         """Features of every point, in one piece of memory each, as products need them."""
-        features = feature_map.compute(V.reshape(len(V), -1), units)
+        features = feature_map.compute(V.reshape(len(V), -1))
         return np.moveaxis(features.reshape(V.shape), 2, 0).copy()
 
     loss = settings.loss.with_tolerance()

@@ -14,7 +14,7 @@ from divlearn.engines.data import Gradients, Pull
 from divlearn.heads.heads import objective_of, scores_of, slopes_of, solve_head
 from divlearn.heads.losses import Loss, Targets
 from divlearn.heads.samples import Head, Samples
-from divlearn.iddl.features import FeatureMap, Units, Variant
+from divlearn.iddl.features import FeatureMap, Variant
 from divlearn.optim.frames import in_frames, move_frames
 from divlearn.optim.problem import Trial
 from divlearn.sharded.blocks import Block
@@ -102,10 +102,10 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Memo:
-    """What the objective computed at a dictionary: divergences, their units, and the head."""
+    """What the objective computed at a dictionary: divergences, features of these, and the head."""
 
     V: Parts  # (n_matrices, n_atoms * n_pairs) of every block, where the block is
-    units: Units
+    feature_map: FeatureMap
     head: Head
     pull: Pull | None = None  # to gradients of all divergences, where the objective is `tracing`
 
@@ -185,19 +185,19 @@ class Objective:
 
     def solve_head(self, point: Dictionary, V: Parts) -> Trial:
         """Compute the objective from divergences that are known."""
-        units = self.feature_map.units(self.shards, self.targets, V)
-        samples = self.samples(V, units)
+        feature_map = self.feature_map.standardize(self.shards, self.targets, V)
+        samples = self.samples(V, feature_map)
         self.warm, value = solve_head(self.loss, samples, self.gamma, self.warm)
-        return Trial(point, value, Memo(V, units, self.warm))
+        return Trial(point, value, Memo(V, feature_map, self.warm))
 
     def hold_head(self, point: Any, V: Parts, head: Head) -> Trial:
         """Compute the objective and, later, its gradient with a head that is given."""
-        units = self.feature_map.units(self.shards, self.targets, V)
-        value = objective_of(self.loss, self.samples(V, units), head, self.gamma)
-        return Trial(point, value, Memo(V, units, head))
+        feature_map = self.feature_map.standardize(self.shards, self.targets, V)
+        value = objective_of(self.loss, self.samples(V, feature_map), head, self.gamma)
+        return Trial(point, value, Memo(V, feature_map, head))
 
-    def samples(self, V: Parts, units: Units) -> Samples:
-        features = self.shards.hold(design_rows, self.feature_map, units, parts=[V])
+    def samples(self, V: Parts, feature_map: FeatureMap) -> Samples:
+        features = self.shards.hold(design_rows, feature_map, parts=[V])
         return Samples(self.shards, self.targets, features, self.loss.bias)
 
     def gradient(self, trial: Trial) -> RealArray:
@@ -235,7 +235,7 @@ class Objective:
     ) -> Any:
         """Sum gradients in some atoms, whitened, in their alpha and beta; `columns` are theirs."""
         self.eigenproblems += self.shards.n_matrices * len(atoms)
-        known = self.feature_map, memo.units, self.loss, memo.head
+        known = memo.feature_map, self.loss, memo.head
         parts = [self.targets, memo.V]
         sums = None
         if len(self.shards) > 1:  # one block has all samples to sum over
@@ -301,8 +301,8 @@ def trace_rows(
     return block.engine.encode_filters(*known), pull
 
 
-def design_rows(_: Block, V: RealArray, feature_map: FeatureMap, units: Units) -> RealArray:
-    return feature_map.compute(V, units)
+def design_rows(_: Block, V: RealArray, feature_map: FeatureMap) -> RealArray:
+    return feature_map.compute(V)
 
 
 def head_slopes(
@@ -310,14 +310,13 @@ def head_slopes(
     targets: Targets,
     V: RealArray,
     feature_map: FeatureMap,
-    units: Units,
     loss: Loss,
     head: Head,
     middle: RealArray | None = None,
 ) -> tuple[RealArray, RealArray, float]:
     """Gradient of the losses in a head for features around a middle; typical second derivative."""
     wanted, weights = targets
-    design = feature_map.compute(V, units)
+    design = feature_map.compute(V)
     expansion = loss.expand(scores_of(head, design), wanted)
     slopes = weights[:, None] * expansion.slopes
     seen = design if middle is None else design - to_device_of(middle, design)
@@ -330,7 +329,6 @@ def _pull(
     targets: Targets,
     V: RealArray,
     feature_map: FeatureMap,
-    units: Units,
     loss: Loss,
     head: Head,
     sums: tuple[RealArray, RealArray] | None,
@@ -338,10 +336,10 @@ def _pull(
     traced: Pull | None,
 ) -> Gradients:
     atoms, alpha, beta, columns, parameters = dictionary
-    design = feature_map.compute(V, units)
+    design = feature_map.compute(V)
     slopes = slopes_of(targets, design, loss, head)
     cotangent = slopes @ to_device_of(head[0], slopes)
-    in_V = feature_map.pull(V, design, units, targets[1], cotangent, sums)
+    in_V = feature_map.pull(V, design, targets[1], cotangent, sums)
     in_V = in_V[:, columns].reshape(len(in_V), len(atoms), -1)
     if traced is not None:
         return traced(in_V, parameters)

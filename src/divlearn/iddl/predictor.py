@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -161,13 +161,13 @@ class IDDLPredictor(IDDLBase):
             self._iterations(task, n_atoms, rank),
             seed,
         )
-        make_atoms = self._starter(task, n_atoms, seed, rank)
-        single = self.cv is None or not task.folds
-        # Without folds there is one model; folds then only choose the settings.
-        whole = Part(task.shards, task.targets, make_atoms(None)) if single else None
-        if not task.folds:
-            assert whole is not None
-            return learn_single(whole, settings, self._variant(whole), [], [])
+        make_atoms = partial(self._first_atoms, task, n_atoms, seed, rank)
+        whole = None
+        if self.cv is None or not task.folds:  # one model; folds then only choose the settings
+            atoms = make_atoms(np.arange(len(task.wanted)))
+            whole = Part(task.shards, task.targets, atoms)
+            if not task.folds:
+                return learn_single(whole, settings, self._variant(whole), [], [])
         n_workers = count_workers(task.shards, task.targets)
         begin = [partial(task.part, number, make_atoms) for number in range(len(task.folds))]
         begun = zip(side_by_side(begin, n_workers), track(task.folds, "starts"), strict=True)
@@ -214,33 +214,27 @@ class IDDLPredictor(IDDLBase):
         rank = part.atoms.shape[2] if are_filters(part.atoms) else None
         return make_variant(self.divergence, len(part.atoms), start, rank)
 
-    def _starter(
-        self, task: Task, n_atoms: int, seed: int, rank: int | None
-    ) -> Callable[[Indices | None], RealArray]:
-        """Make a function from rows of the sample, all by default, to first atoms."""
-        X = task.sample.matrices
-        n_centres = n_atoms
+    def _first_atoms(
+        self, task: Task, n_atoms: int, seed: int, rank: int | None, rows: Indices
+    ) -> RealArray:
+        """Find the atoms that a model of some rows of the sample starts from."""
+        X, n_centres = task.sample.matrices[rows], n_atoms
         if rank is not None:
             n_centres = min(n_atoms, self._count_atoms(task.n_seen, task.n_groups))
 
         def logarithms() -> RealArray:
-            return task.known.once("log vectors", lambda: log_vectors(task.sample.data.there))
+            data = task.sample.data
+            vectors = task.known.once("log vectors", lambda: log_vectors(data.there))
+            return vectors[to_device_of(rows, vectors)]
 
-        def find_centres(chosen: Indices) -> RealArray:
-            codes = None if task.codes is None else task.codes[chosen]
-            known = lambda: logarithms()[to_device_of(chosen, logarithms())]  # noqa: E731
-            return self._start(X[chosen], codes, n_centres, seed, known)
+        def find_centres() -> RealArray:
+            codes = None if task.codes is None else task.codes[rows]
+            return self._start(X, codes, n_centres, seed, logarithms)
 
-        def make_atoms(rows: Indices | None) -> RealArray:
-            chosen = np.arange(len(X)) if rows is None else rows
-            key = "centres", n_centres, chosen.tobytes()
-            centres = task.known.once(key, lambda: find_centres(chosen))
-            if rank is None:
-                return centres
-            random = np.random.RandomState(seed)
-            return initial_filters(X[chosen], centres, n_atoms, rank, random)
-
-        return make_atoms
+        centres = task.known.once(("centres", n_centres, rows.tobytes()), find_centres)
+        if rank is None:
+            return centres
+        return initial_filters(X, centres, n_atoms, rank, np.random.RandomState(seed))
 
     def _losses(self, task: Task) -> tuple[Loss, ...]:
         if not isinstance(self.loss, str):

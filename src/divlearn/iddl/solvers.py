@@ -50,6 +50,13 @@ class Run:
         seconds = time.perf_counter() - self._started
         self._rows.append((trial.value, gradient_norm, block, pairs, seconds, eigenproblems))
 
+    def say_if_flat(self, before: float, tol: float, what: str) -> str | None:
+        """Say so if the objective was lowered by at most `tol` of it."""
+        gain = before - self.trial.value
+        share = gain / abs(before) if before else 0.0
+        message = f"{what} lowered the objective by a relative {share:.2g} <= tol={tol:g}"
+        return message if gain <= tol * abs(before) else None
+
     def interrupted(self) -> Self:
         """End where it is, be it at the start."""
         if not self._rows:
@@ -134,11 +141,7 @@ def solve_bcd(
                 run.note(iteration, trial, last, "parameters")
             trial = objective.solve_head(trial.point, trial.memo.V)
             run.note(iteration, trial, norm, "head")
-            if before - trial.value <= tol * abs(before):
-                share = (before - trial.value) / abs(before) if before else 0.0
-                message = (
-                    f"an iteration lowered the objective by a relative {share:.2g} <= tol={tol:g}"
-                )
+            if message := run.say_if_flat(before, tol, "an iteration"):
                 return run.end(message)
         return run.end(f"max_iter={max_iter} reached")
     return run.interrupted()

@@ -13,7 +13,6 @@ from divlearn.checks import check_finite
 from divlearn.fitting.interrupts import stoppable
 from divlearn.heads.losses import Targets
 from divlearn.heads.samples import Head
-from divlearn.iddl.features import units_on_host
 from divlearn.iddl.objective import Dictionary, Objective, head_slopes
 from divlearn.iddl.solvers import Run, first_trial
 from divlearn.optim.problem import Trial, projected
@@ -127,8 +126,7 @@ class Learner:
         head, (middle, squares, vectors) = self.head, self.spread
         in_weights, in_bias, size = batch.shards.reduce(
             head_slopes,
-            batch.feature_map,
-            trial.memo.units,
+            trial.memo.feature_map,
             batch.loss,
             head,
             middle,
@@ -175,9 +173,7 @@ def solve_stochastic(
                 step_size /= 2
             del following  # the next encoding needs its room
             run.note(iteration, trial, _norm(objective, ended), "stochastic")
-            if lower and before - trial.value <= tol * abs(before):
-                share = (before - trial.value) / abs(before) if before else 0.0
-                message = f"an epoch lowered the objective by a relative {share:.2g} <= tol={tol:g}"
+            if lower and (message := run.say_if_flat(before, tol, "an epoch")):
                 return run.end(message)
             if step_size < _SHORTEST_STEP:
                 where = f"after an epoch of steps of size {2 * step_size:.2g}"
@@ -191,8 +187,9 @@ def solve_stochastic(
 def _on_host(trial: Trial) -> Trial:
     """Keep what prediction needs of a trial; encodings of all data need room."""
     point = replace(trial.point, frames=to_host(trial.point.frames))
-    units = units_on_host(trial.memo.units)
-    return replace(trial, point=point, memo=replace(trial.memo, V=(), units=units, pull=None))
+    feature_map = trial.memo.feature_map.on_host()
+    memo = replace(trial.memo, V=(), feature_map=feature_map, pull=None)
+    return replace(trial, point=point, memo=memo)
 
 
 # --- minibatches ----------------------------------------------------------------------------------
@@ -267,7 +264,7 @@ def take_rows(block: Block, targets: Targets, rows: Indices, make: _Maker) -> Ob
 
 def _spread(objective: Objective, trial: Trial) -> Spread:
     """How features spread: what a step of the head is measured by."""
-    samples = objective.samples(trial.memo.V, trial.memo.units)
+    samples = objective.samples(trial.memo.V, trial.memo.feature_map)
     values, vectors = np.linalg.eigh(samples.products[0])
     return samples.centre[0], np.maximum(values, 0), vectors
 

@@ -164,7 +164,7 @@ def sharded_classes_task(
     block, wanted, weights, n_seen = draw_sample(shards, targets, engine, seeds[1])
     codes = wanted.argmax(axis=1)
     rows = np.arange(len(codes))
-    data = Labelled(block.matrices, codes, classes, weights, rows, classes[codes])
+    data = Labelled(block.matrices, weights, rows, classes[codes], None, codes, classes)
     task = make_task(block, data, data.folds(cv, seeds[0]))
     return replace(task, shards=shards, targets=targets, n_seen=n_seen)
 
@@ -205,7 +205,7 @@ def sharded_numbers_task(
     targets = shards.hold(_scaled, mean, scale, total)
     block, wanted, weights, n_seen = draw_sample(shards, targets, engine, seeds[1])
     y, rows = wanted[:, 0] if single else wanted, np.arange(len(wanted))
-    data = Numbered(block.matrices, wanted, mean, scale, weights, rows, y)
+    data = Numbered(block.matrices, weights, rows, y, None, wanted, mean, scale)
     task = make_task(block, data, data.folds(cv, seeds[0]))
     return replace(task, shards=shards, targets=targets, n_seen=n_seen)
 

@@ -18,7 +18,7 @@ from divlearn.heads.discriminants import Quadratic
 from divlearn.heads.heads import scores_of
 from divlearn.heads.losses import Targets
 from divlearn.heads.samples import Head
-from divlearn.iddl.features import FeatureMap, Units, Variant, units_on_host
+from divlearn.iddl.features import FeatureMap, Units, Variant
 from divlearn.iddl.objective import (
     Dictionary,
     Filters,
@@ -107,7 +107,7 @@ class Model:
 
     def embed(self, block: Block) -> RealArray:
         """Compute what the head sees."""
-        return FeatureMap(self.offset).compute(self.encode(block), self.units)
+        return FeatureMap(self.offset, self.units).compute(self.encode(block))
 
     def scores(self, block: Block) -> RealArray:
         """Compute scores, shape (n_matrices, n_outputs), on the host."""
@@ -174,7 +174,7 @@ class _Stack:
         data = self.atoms.once(engine.name, lambda: engine.keep(self.atoms))
         swapped = np.repeat(pairs[:, :1], len(block), axis=1)
         V = np.moveaxis(engine.encode(data, block.data, *swapped), 1, 0)
-        return FeatureMap(model.offset).compute(V.reshape(len(block), -1), model.units)
+        return FeatureMap(model.offset, model.units).compute(V.reshape(len(block), -1))
 
 
 @lru_cache(maxsize=4)  # of estimators that predict in turn
@@ -208,23 +208,17 @@ def start_model(
     alpha, beta = variant.expand(variant.start)
     V = encode_rows(sample, part.atoms, alpha, beta)
     seen = [V[to_device_of(part.seen, V)]]
-    feature_map = _start_map(part, settings, seen)
-    units = feature_map.units(part.shards, part.targets, seen)
+    start = _start_map(part, settings, seen)
+    feature_map = start.standardize(part.shards, part.targets, seen)
     none = np.zeros((0, V.shape[1])), np.zeros(0)
-    model = _model(part.atoms, alpha, beta, feature_map, units, none)
-    return model, feature_map.compute(V, units)
+    return _model(part.atoms, alpha, beta, feature_map, none), feature_map.compute(V)
 
 
 def _model(
-    atoms: RealArray,
-    alpha: RealArray,
-    beta: RealArray,
-    feature_map: FeatureMap,
-    units: Units,
-    head: Head,
+    atoms: RealArray, alpha: RealArray, beta: RealArray, feature_map: FeatureMap, head: Head
 ) -> Model:
-    offset = None if feature_map.offset is None else to_host(feature_map.offset)
-    return Model(to_host(atoms), alpha, beta, offset, units_on_host(units), head, atoms.shape[2])
+    host = feature_map.on_host()
+    return Model(to_host(atoms), alpha, beta, host.offset, host.units, head, atoms.shape[2])
 
 
 def _start_map(part: Part, settings: Settings, V: Parts) -> FeatureMap:
@@ -254,7 +248,7 @@ def train(part: Part, settings: Settings, variant: Variant, first: Model | None 
     )
     point, memo = run.trial.point, run.trial.memo
     alpha, beta = variant.expand(point.parameters)
-    model = _model(point.atoms, alpha, beta, feature_map, memo.units, memo.head)
+    model = _model(point.atoms, alpha, beta, memo.feature_map, memo.head)
     return model, run.n_iter, run.message, run.history
 
 
@@ -278,10 +272,6 @@ def initial_atoms(
     `codes` are the classes of X, None where there are none; `logarithms` returns `log_vectors(X)`,
     which may be on a device.
     """
-    if method not in METHODS:
-        raise ValueError(
-            f"init={method!r} must be one of {', '.join(METHODS)}, or an array of atoms"
-        )
     if method == "identity":
         return np.tile(np.eye(X.shape[-1]), (n_atoms, 1, 1))
     if codes is None or method == "kmeans":

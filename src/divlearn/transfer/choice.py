@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from divlearn.arrays import Indices, Labels, RealArray
-from divlearn.fitting.calibration import calibrate
+from divlearn.fitting.calibration import calibrate, log_probabilities
 from divlearn.fitting.folds import Folds, number_units
 from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.selection import average_held_out, mean_with_error
@@ -56,6 +56,6 @@ def _group_losses(data: Labelled, folds: Folds, align: Align, name: str) -> Real
         parts.append(found.decide(vectors[held])[..., None])
     rows, scores = average_held_out(parts, folds, len(data.codes))
     codes, groups = data.codes[rows], number_units(rows, data.groups)
-    known = calibrate(scores, codes, data.weights[rows]).log_probabilities(scores)
+    known = log_probabilities(scores, *calibrate(scores, codes, data.weights[rows]))
     logarithms = np.maximum(known[np.arange(len(rows)), codes], _LEAST)
     return -np.bincount(groups, logarithms) / np.bincount(groups)
