@@ -10,6 +10,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import confusion_matrix
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
+from divlearn.committee import SPDClassifier
 from divlearn.datasets import make_wishart_clusters
 from divlearn.judge import Evaluation, default_classifiers, evaluate
 from divlearn.judge.significance import compare_paired
@@ -60,6 +61,14 @@ def test_classifiers_are_given_labels(data):
     assert found.accuracy("weighted") == pytest.approx((named == y).mean())
     assert found.accuracy("frozen") == pytest.approx((frozen.predict(X) == y).mean())
     assert found.confusion("frozen")[:, 1].sum() == 0
+
+
+def test_errors_name_the_classifier_and_its_training_part(data):
+    X, y = data
+    rows = np.r_[np.flatnonzero(y == "bark")[:2], np.flatnonzero(y == "moss")]
+    message = "committee, fitted to 17 of 22 matrices: class bark has 1 matrix, must have >= 2"
+    with pytest.raises(ValueError, match=message):
+        evaluate(X[rows], y[rows], {"committee": SPDClassifier(("tangent lda",))})
 
 
 def test_tables(data):

@@ -20,6 +20,7 @@ from divlearn.fitting.folds import Fold, Folds, Splitter, fit_grouped, number_un
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import Labelled, label
 from divlearn.fitting.progress import narrated, tell
+from divlearn.fitting.targets import locate_errors
 from divlearn.hermitian import real_form
 from divlearn.judge import significance
 from divlearn.judge.answer import Summarised, say_how_many
@@ -232,7 +233,9 @@ def _cross_validate(
     with stoppable(lambda: any(results.values())):
         for number, (fold, name) in enumerate(steps):
             tell("fits", number, len(steps), f"fold {fold + 1}: {name}")
-            result = _predict(classifiers[name], data, regularize, folds[fold])
+            part = f"{len(folds[fold][0])} of {len(data.y)} matrices"
+            with locate_errors(f"{name}, fitted to {part}"):
+                result = _predict(classifiers[name], data, regularize, folds[fold])
             if is_interrupted():  # comparing with an unfinished fit would be unfair
                 raise KeyboardInterrupt
             results[name].append(result)
