@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from divlearn.arrays import DeviceArray, Indices, IntArray, RealArray, to_device_of, to_host
 from divlearn.checks import check_finite
 from divlearn.engines import Engine, Prepared
+from divlearn.likelihood.members import Point
 from divlearn.means import Slope, arithmetic_mean, run_searches, search_mean
 from divlearn.optim.frames import in_frames, move_frames
 from divlearn.optim.gradients import minimize_conjugate_gradient
@@ -36,7 +37,6 @@ _LEAST_COLUMNS = 8  # of a table, so that engines have enough to do at a time
 _RANGE = (-700.0, 700.0)  # of exp
 _CLOSED = {(0.0, 1.0): False, (1.0, 0.0): True}  # centroids that are means of X or of its inverse
 
-Point = tuple[float, float]
 Cloud = tuple[RealArray, RealArray]  # log-eigenvalues, shape (n_matrices, d), and weights
 # Log-eigenvalues of the matrices of a block around a centre, weights, and the numbers e^t.
 HeldCloud = tuple[RealArray, RealArray, Prepared | None]

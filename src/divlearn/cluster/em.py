@@ -10,10 +10,11 @@ from scipy.special import logsumexp
 
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.checks import check_finite
-from divlearn.cluster.clusters import Clusters, Members, Point, Spectra, nearest_block
+from divlearn.cluster.clusters import Clusters, Members, Spectra, nearest_block
 from divlearn.cluster.parameters import Densities, ParameterFit, fit_parameters
 from divlearn.cluster.runs import Run, repeat
 from divlearn.likelihood.members import Members as Family
+from divlearn.likelihood.members import Point
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 

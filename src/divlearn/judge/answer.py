@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from divlearn.arrays import RealArray
 from divlearn.judge.significance import SIGNIFICANT
+from divlearn.likelihood.members import Point
 
 MEAN, NEIGHBOUR, LEARNED = "nearest mean", "nearest neighbour", "learned nearest neighbour"
-Point = tuple[float, float]  # (alpha, beta)
 
 
 class Summarised:

@@ -15,7 +15,6 @@ from divlearn.judge.answer import (
     MEAN,
     NEIGHBOUR,
     NamedScore,
-    Point,
     RuleScore,
     WhichDivergence,
     say_how_many,
@@ -28,6 +27,7 @@ from divlearn.judge.significance import (
     p_above_chance,
     standard_error,
 )
+from divlearn.likelihood.members import Point
 from divlearn.means import (
     Slope,
     arithmetic_mean,

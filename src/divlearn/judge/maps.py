@@ -14,8 +14,9 @@ from divlearn.fitting.labelled import Labelled, label
 from divlearn.fitting.progress import narrated
 from divlearn.hermitian import real_form
 from divlearn.judge import significance
-from divlearn.judge.answer import Point, Summarised, format_point
+from divlearn.judge.answer import Summarised, format_point
 from divlearn.judge.significance import PairedComparison
+from divlearn.likelihood.members import Point
 from divlearn.nearest.plane import NAMED, Flags, judge_neighbors, rank_best
 from divlearn.spd import check_spd
 from divlearn.tolerances import LEARNING_ACCURACY

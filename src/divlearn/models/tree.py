@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.lib.format import descr_to_dtype, dtype_to_descr
@@ -126,7 +126,8 @@ class TreeReader:
             case dict() if len(node) == 1:
                 [(kind, parts)] = node.items()
                 if kind in _KINDS and isinstance(parts, list):
-                    return _KINDS[kind].join(*self._list(parts, depth))
+                    _, _, join = _KINDS[kind]
+                    return join(*self._list(parts, depth))
         raise Damage(f"its tree holds {node!r:.80}, which means nothing")
 
     def _list(self, nodes: list[Node], depth: int) -> list[object]:
@@ -164,12 +165,6 @@ class TreeReader:
 # --- values that are made of others
 
 Requests = dict[str, bool | str | None]  # of a method, by names of parameters
-
-
-class _Kind(NamedTuple):
-    type: type
-    split: Callable[[Any], Any]  # of a value into parts, None for values of another kind
-    join: Callable[..., Any]  # of the parts to a value
 
 
 def _with_state(made: Any, *states: object) -> object:
@@ -213,57 +208,58 @@ def _join_compiled(kind: object, args: Sequence[object], *state: object) -> obje
     return _with_state(kind(*args), *state)
 
 
-_KINDS: Mapping[str, _Kind] = {
-    "list": _Kind(list, lambda v: v, lambda *parts: list(parts)),
-    "tuple": _Kind(tuple, lambda v: v, lambda *parts: parts),
-    "set": _Kind(set, lambda v: sorted(v, key=repr), lambda *parts: set(parts)),
-    "slice": _Kind(slice, lambda v: (v.start, v.stop, v.step), slice),
-    "bunch": _Kind(Bunch, lambda v: v.items(), lambda *parts: Bunch(**dict(parts))),
-    "dict": _Kind(dict, lambda v: v.items(), lambda *parts: dict(parts)),
-    "partial": _Kind(
-        partial, lambda v: (v.func, v.args, v.keywords), lambda f, v, k: partial(f, *v, **k)
+# Types; how values are split into parts, None for those of another kind; how parts are joined.
+_KINDS: Mapping[str, tuple[type, Callable[[Any], Any], Callable[..., Any]]] = {
+    "list": (list, lambda v: v, lambda *parts: list(parts)),
+    "tuple": (tuple, lambda v: v, lambda *parts: parts),
+    "set": (set, lambda v: sorted(v, key=repr), lambda *parts: set(parts)),
+    "slice": (slice, lambda v: (v.start, v.stop, v.step), slice),
+    "bunch": (Bunch, lambda v: v.items(), lambda *parts: Bunch(**dict(parts))),
+    "dict": (dict, lambda v: v.items(), lambda *parts: dict(parts)),
+    "partial": (
+        partial,
+        lambda v: (v.func, v.args, v.keywords),
+        lambda f, v, k: partial(f, *v, **k),
     ),
-    "divergence": _Kind(  # one with a name
+    "divergence": (  # one with a name
         Divergence,
         lambda v: (v.name,) if DIVERGENCES.get(v.name) == v else None,
         DIVERGENCES.__getitem__,
     ),
-    "engine": _Kind(Engine, lambda v: (v.name, v.given_threads, v.accuracy), get_engine),
-    "dtype": _Kind(np.dtype, lambda v: (v.str,) if v.kind in _PLAIN_KINDS else None, np.dtype),
-    "scalar": _Kind(np.generic, lambda v: (np.asarray(v),), lambda array: array[()]),
-    "masked": _Kind(
-        np.ma.MaskedArray, lambda v: (v.data, np.ma.getmaskarray(v)), np.ma.MaskedArray
-    ),
-    "objects": _Kind(
+    "engine": (Engine, lambda v: (v.name, v.given_threads, v.accuracy), get_engine),
+    "dtype": (np.dtype, lambda v: (v.str,) if v.kind in _PLAIN_KINDS else None, np.dtype),
+    "scalar": (np.generic, lambda v: (np.asarray(v),), lambda array: array[()]),
+    "masked": (np.ma.MaskedArray, lambda v: (v.data, np.ma.getmaskarray(v)), np.ma.MaskedArray),
+    "objects": (
         np.ndarray,
         lambda v: (v.shape, *v.flat) if v.dtype == object else None,
         lambda shape, *parts: np.fromiter(parts, object, len(parts)).reshape(shape),
     ),
-    "records": _Kind(  # their bytes, as text of the same size
+    "records": (  # their bytes, as text of the same size
         np.ndarray,
         lambda v: (dtype_to_descr(v.dtype), v.view(f"S{v.itemsize}")) if v.dtype.names else None,
         lambda fields, text: text.view(descr_to_dtype(fields)),
     ),
-    "requests": _Kind(MetadataRequest, _split_requests, _join_requests),
-    "random state": _Kind(
+    "requests": (MetadataRequest, _split_requests, _join_requests),
+    "random state": (
         np.random.RandomState,
         lambda v: v.get_state() if v.get_state(False)["bit_generator"] == "MT19937" else None,
         lambda *state: _with_state(np.random.RandomState(), state),
     ),
-    "generator": _Kind(
+    "generator": (
         np.random.Generator,
         lambda v: (v.bit_generator.state,) if type(v.bit_generator) is np.random.PCG64 else None,
         _join_generator,
     ),
-    "compiled": _Kind(object, _split_compiled, _join_compiled),
+    "compiled": (object, _split_compiled, _join_compiled),
 }
 _EXACT = (list, tuple, set, dict)  # instances of other types that derive from these are refused
 
 
 def _take_apart(value: object) -> tuple[str, Iterable[object]] | None:
     """Return the name of the kind of a value and its parts, None if it has none."""
-    for name, kind in _KINDS.items():
-        exact = type(value) is kind.type or kind.type not in _EXACT
-        if isinstance(value, kind.type) and exact and (parts := kind.split(value)) is not None:
+    for name, (kind, split, _) in _KINDS.items():
+        exact = type(value) is kind or kind not in _EXACT
+        if isinstance(value, kind) and exact and (parts := split(value)) is not None:
             return name, parts
     return None

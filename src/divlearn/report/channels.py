@@ -75,22 +75,26 @@ def channel_sections(
         found = channel_importance(model, X, y, named, n_repeats=_REPEATS, cv=_FOLDS, groups=groups)
     except ValueError as error:
         return [text_section(_TITLE, f"Channels are not ranked: {error}.")]
-    return [_ranking(found), *([] if names is None else _scalp_map(found))]
+    note = (
+        "What a quick classifier, TangentClassifier(), loses on held-out matrices if each channel "
+        "is permuted among them, with standard errors and p-values adjusted for all channels. With "
+        f"all channels it is right for {found.accuracy:.1%}. divlearn.channel_importance measures "
+        "the model itself."
+    )
+    scalp = [] if names is None else _scalp_map(found)
+    return [ranking_section(_TITLE, found, note), *scalp]
 
 
-def _ranking(found: ChannelImportance) -> Section:
-    rows = found.table()
-    lost = "accuracy lost, points"
+def ranking_section(title: str, found: ChannelImportance, note: str) -> Section:
+    """Make a table of importances, the most important first; those that matter are bold."""
+    rows, formats = found.table(), {"accuracy lost, points": ".1f", "p": ".2g"}
     return table_section(
-        _TITLE,
-        ["channel", lost, "p"],
+        title,
+        ["channels", *formats],
         [[row.name, (100 * row.importance, 100 * row.standard_error), row.p_value] for row in rows],
-        formats={lost: ".1f", "p": ".2g"},
+        note,
         bold=[k for k, row in enumerate(rows) if row.importance > 0 and row.p_value < SIGNIFICANT],
-        note="What a quick classifier, TangentClassifier(), loses on held-out matrices "
-        "if each channel is permuted among them, with standard errors and p-values adjusted for "
-        f"all channels. With all channels it is right for {found.accuracy:.1%}. "
-        "divlearn.channel_importance measures the model itself.",
+        formats=formats,
     )
 
 

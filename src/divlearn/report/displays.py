@@ -15,9 +15,10 @@ from divlearn.arrays import RealArray
 from divlearn.checks import import_extra
 from divlearn.cluster.agreement import centers_of
 from divlearn.fitting.labelled import check_new
-from divlearn.judge.answer import Point, WhichDivergence, format_point
+from divlearn.judge.answer import WhichDivergence, format_point
 from divlearn.judge.evaluation import Evaluation
 from divlearn.judge.maps import PlaneMap, plane_map
+from divlearn.likelihood.members import Point
 from divlearn.log_vectors import log_vectors
 from divlearn.nearest.plane import NAMED
 from divlearn.report.figures import correlations

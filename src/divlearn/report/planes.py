@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator
 from divlearn.arrays import RealArray
 from divlearn.divergence import ABDivergence
 from divlearn.iddl import IDDLClassifier
-from divlearn.judge.answer import Point
 from divlearn.judge.maps import PlaneMap
+from divlearn.likelihood.members import Point
 from divlearn.nearest.plane import NAMED
 from divlearn.report.figures import draw, literal, plotly
 from divlearn.report.sections import Chart, Section

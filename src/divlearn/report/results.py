@@ -9,8 +9,8 @@ from divlearn.judge.answer import MEAN, NEIGHBOUR, WhichDivergence, say_answer
 from divlearn.judge.channels import ChannelImportance
 from divlearn.judge.evaluation import Evaluation
 from divlearn.judge.maps import PlaneMap
-from divlearn.judge.significance import SIGNIFICANT
 from divlearn.nearest.plane import NAMED
+from divlearn.report.channels import ranking_section
 from divlearn.report.figures import confusion_anchor, confusion_section
 from divlearn.report.page import Page
 from divlearn.report.planes import LEGEND, LEVELS, TITLES, map_section, plane_section
@@ -249,20 +249,11 @@ def _disagreements(found: Evaluation, best: str, rival: str) -> Section:
 
 @page_of.register
 def _(found: ChannelImportance) -> Page:
-    formats = {"accuracy lost": ".1f", "p": ".2g"}
-    table = found.table()
-    rows = [
-        [row.name, (100 * row.importance, 100 * row.standard_error), row.p_value] for row in table
-    ]
     units = "matrices" if found.groups is None else "groups"
-    section = table_section(
-        "Channels",
-        ["channels", *formats],
-        rows,
-        bold=[place for place, row in enumerate(table) if row.p_value < SIGNIFICANT],
-        formats=formats,
-        note="Held-out accuracy with all channels minus that without these, in percentage points "
-        f"on the same matrices, with p-values (max-T sign-flip test over {units}, adjusted for all "
-        f"rows). Method: {found.method}; {found.message}.",
+    note = (
+        "Held-out accuracy with all channels minus that without these, in percentage points on the "
+        f"same matrices, with p-values (max-T sign-flip test over {units}, adjusted for all rows). "
+        f"Method: {found.method}; {found.message}."
     )
+    section = ranking_section("Channels", found, note)
     return _answer("Which channels?", found.summary(), [section])
