@@ -223,10 +223,16 @@ def fits_section(found: dict[str, Any]) -> str:
     return "\n\n".join(
         [
             f"**Checkpoints.** Fits with a checkpoint were killed {kills} times at random moments, "
-            f"some of them several times in a row, and run again: {lost} ended otherwise than the "
-            "uninterrupted fit, of which every bit was compared.",
+            f"some of them several times in a row, and run again: {lost} results differed from "
+            "that of the uninterrupted fit in any bit.",
             table(
-                ["estimator", "kills", "after a first write", "fits that ended", "lost or other"],
+                [
+                    "estimator",
+                    "kills",
+                    "kills after a checkpoint was written",
+                    "completed fits",
+                    "results lost or different",
+                ],
                 rows,
             ),
         ]
@@ -246,9 +252,9 @@ def fuzz_section(found: dict[str, Any]) -> str:
     ]
     return "\n\n".join(
         [
-            "**Damaged files.** Bytes of valid files were changed at random. What has checksums "
-            "(models, checkpoints, .npz, compressed .mat) was to be read as it was, other data as "
-            "SPD matrices, or refused by a `ValueError` that names the file:",
+            "**Damaged files.** Bytes of valid files were changed at random. Each file had to "
+            "raise a `ValueError` that names the file, or load. Files with checksums (models, "
+            "checkpoints, .npz, compressed .mat) had to load unchanged, others as SPD matrices:",
             table(
                 ["files", "mutations", "crashes, hangs, other errors", "time", "peak memory"], rows
             ),

@@ -39,6 +39,18 @@ def test_the_mean_of_numbers_is_their_median():
     np.testing.assert_allclose(found.mean_, np.median(values), rtol=1e-2)
 
 
+@pytest.mark.parametrize("n", [21, 41, 81])
+def test_numbers_far_from_their_median_are_found(n):
+    """The median is one of the numbers, whose log-divergence from it is far below all others."""
+    found = []
+    for seed in range(20):
+        values = np.exp(0.2 * np.random.default_rng(seed).standard_normal(n))
+        values[0] = 200
+        found.append(DivergenceOutliers().fit(numbers(values)).predict(numbers(values)) == -1)
+    assert np.mean([flags[0] for flags in found]) > 0.8
+    assert np.mean([flags[1:].mean() for flags in found]) < 0.03
+
+
 @pytest.mark.parametrize("divergence", ["airm", "log-cosh", "log-euclidean"])
 def test_the_robust_mean_minimises_the_sum_of_roots(clean, divergence):
     X, known = clean[:40], get_divergence(divergence)

@@ -67,8 +67,8 @@ plt.show()
 # disagree on large ratios. Burg grows linearly with large eigenvalues, AIRM with the square of
 # their logarithm, Stein and log-cosh only with the logarithm, log-cosh with half the slope.
 #
-# Now think of an artifact. It inflates one eigenvalue by a factor of about a hundred. It
-# dominates the Burg divergence; under log-cosh, the other seven eigenvalues still count.
+# Now think of an artifact. It inflates one eigenvalue, far to the right of this plot. That one
+# dominates the Burg divergence; under log-cosh, the other seven still count.
 #
 # What it means for a classifier
 # ------------------------------

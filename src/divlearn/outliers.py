@@ -42,8 +42,9 @@ class DivergenceOutliers(OutlierMixin, MatricesMixin, BaseEstimator):  # type: i
     .. math:: M = \arg\min_C \sum_i \sqrt{D(X_i \,\|\, C)} , \qquad
               z(X) = \frac{\log D(X \,\|\, M) - m}{s} , \qquad \text{score}(X) = -z(X) .
 
-    m and s are mean and standard deviation of the log-divergences without those of outliers. None
-    of the three is affected much as long as fewer than half of the matrices are outliers.
+    m and s are mean and standard deviation of the log-divergences, without those of outliers and of
+    matrices that almost equal M. None of the three is affected much as long as fewer than half of
+    the matrices are outliers.
 
     Parameters
     ----------
@@ -210,8 +211,10 @@ def _find_inliers(logarithms: RealArray) -> NDArray[np.bool_]:
     for _ in range(_STEPS):
         middle = np.median(logarithms[kept])
         spread = np.median(np.abs(logarithms[kept] - middle)) / _MAD
-        near = logarithms <= middle + _CUT * max(spread, _LEAST_SPREAD)
+        width = _CUT * max(spread, _LEAST_SPREAD)
+        near = logarithms <= middle + width
         if np.array_equal(near, kept):
             break
         kept = near
-    return kept
+    # A matrix at the median itself, as one of three numbers is, has no logarithm to speak of.
+    return kept & (logarithms >= middle - width)

@@ -102,11 +102,14 @@ def side_by_side(
     if n_workers <= 1:
         yield from (call() for call in calls)
         return
-    n_sharing = n_workers * _sharing.get()
+    from sklearn import config_context, get_config  # late, as joblib in `_cpu_count`
+
+    n_sharing, config = n_workers * _sharing.get(), get_config()
 
     def run(call: Callable[[], Result]) -> Result:
         _sharing.set(n_sharing)
-        return call()
+        with config_context(**config):  # which is none of the variables of a context
+            return call()
 
     with ThreadPoolExecutor(n_workers) as pool:
         results = [pool.submit(copy_context().run, run, call) for call in calls]

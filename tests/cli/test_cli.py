@@ -161,6 +161,24 @@ def test_one_sentence_and_exit_code_one(capsys, data, arguments, message):
 # ------------------------------------------------------------------ commands
 
 
+def test_numbers_that_are_not_finite_are_one_sentence_too(capsys, data, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise FloatingPointError("the loss is nan, must be finite")
+
+    monkeypatch.setattr(DivergenceMDM, "fit", fail)
+    arguments = ["fit", str(data / "matrices.npz"), "--model", "mdm", "-o", str(tmp_path / "m")]
+    assert main(arguments) == 1
+    assert capsys.readouterr().err == "divlearn: the loss is nan, must be finite\n"
+
+
+def test_fit_says_why_members_were_left_out(capsys, tmp_path):
+    X, y = make_wishart_clusters(2, 2, 3, separation=5, random_state=0)
+    np.savez(tmp_path / "few.npz", X=X, y=NAMES[y])
+    code, found = run_json(capsys, "fit", tmp_path / "few.npz", "-o", tmp_path / "model")
+    assert code == 0
+    assert "(6 of 8 members were fitted; tangent rda was left out: no class" in found["summary"]
+
+
 def test_doctor(capsys, data):
     code, printed, _ = run(capsys, "doctor", data / "matrices.npz")
     assert code == 0

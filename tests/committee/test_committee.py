@@ -380,6 +380,9 @@ def test_the_summary_names_it(data, fitted):
     assert f"{fitted.simple_} alone is as good" in fitted.summary()
     assert fitted.simple_ in MEMBERS[:7]
     committee = copy(fitted)
+    assert f"; SPDClassifier(({fitted.simple_!r},)) is simpler." in fitted.summary()
+    committee.members = [(fitted.simple_, "an estimator of the user")]
+    assert f"; SPDClassifier([({fitted.simple_!r}, ...)]) is simpler." in committee.summary()
     committee.simple_ = None
     assert "alone" not in committee.summary()
 

@@ -75,7 +75,7 @@ def test_baselines_beside_a_model_are_held_out_as_it_was(images):
         headings = [heading for heading, _ in section.content["headings"]]
         rows = [*section.content["shown"], *section.content["rest"]]
         neighbour = headings.index("1-NN, AIRM")
-        n_wrong.append(sum(row[neighbour].style == "wrong" for row in rows))
+        n_wrong.append(sum(row[neighbour]["style"] == "wrong" for row in rows))
     assert n_wrong[0] == 0  # the nearest is a copy
     assert n_wrong[1] > len(y) // 8
 

@@ -40,7 +40,7 @@ def test_whole_matrices_and_upper_triangles(tmp_path, d):
         np.testing.assert_array_equal(read_spd(write(tmp_path / f"{name}.csv", table)).matrices, X)
 
 
-@pytest.mark.parametrize("heading", ["a,b,c", "0,1,2", '"x, 1",x 2,x 3', "\ufeffa,b,c"])
+@pytest.mark.parametrize("heading", ["a,b,c", "0,1,2", "1,2,3", '"x, 1",x 2,x 3', "\ufeffa,b,c"])
 def test_a_heading_is_no_matrix(tmp_path, heading):
     X = spd(4, 2)
     found = read_spd(write(tmp_path / "data.CSV", triangles(X), heading))
@@ -58,6 +58,21 @@ def test_columns_of_labels_and_groups(tmp_path):
     path = write(tmp_path / "data.csv", triangles(X), "a,b,c,state", (subjects,))
     assert read_spd(path).labels is None
     assert read_spd(path, labels="state").labels.tolist() == subjects
+    path = write(tmp_path / "data.csv", triangles(X), "a,b,c,y,notes", (y, ["odd", "", "", ""]))
+    assert read_spd(path).labels.tolist() == y  # other columns may be empty
+
+
+@pytest.mark.parametrize("heading", ["state,0,1,2", "state,1,2,3", "state,x1,x2,x3"])
+def test_headings_that_count_some_columns(tmp_path, heading):
+    X = spd(4, 2)
+    lines = [
+        ",".join([name, *map(repr, row.tolist())])
+        for name, row in zip("abab", triangles(X), strict=True)
+    ]
+    (tmp_path / "data.csv").write_text("\n".join([heading, *lines]))
+    found = read_spd(tmp_path / "data.csv", labels="state")
+    np.testing.assert_array_equal(found.matrices, X)
+    assert found.labels.tolist() == list("abab")
 
 
 @pytest.mark.parametrize(
@@ -69,6 +84,9 @@ def test_columns_of_labels_and_groups(tmp_path):
         ("1,0,1\n\n1,,1\n", "line 3, column 2 holds '', must hold a number"),
         ("1;0;1\n1;0;1\n", "it has 0 columns of numbers, must have d * d for whole"),
         ("1,0,1,1,5\n", "it has 5 columns of numbers, must have d * d for whole matrices or"),
+        ("rest,2,0,2\nwalk,1,0,1\n", "line 1, column 1 holds rest, must hold a number"),
+        ("rest,1\nwalk,2\n", "line 1, column 1 holds rest, must hold a number"),
+        ("a,b,c,y\n1,0,1,u\n1,0,1,\n", "y[1] is empty; fill it in, or drop the matrix"),
         ("a,b,c,y,y\n1,0,1,u,v\n", "it holds two arrays named y"),
         ("1,nan,1\n", "matrices[0] has a NaN entry at (0, 1)"),
         ("9" * 200_000 + ",0,1\n", "the file is damaged (Error: field larger than field limit"),

@@ -115,6 +115,8 @@ def test_groups_that_are_refused():
         make_folds(2, 6, y, np.zeros(6))
     with pytest.raises(ValueError, match="groups has 5 entries, must have one for each of the 6"):
         make_folds(2, 6, y, np.zeros(5))
+    with pytest.raises(ValueError, match=r"groups\[1\] is nan, must be a number or text; drop"):
+        make_folds(2, 6, y, [0, np.nan, 1, 1, 2, 2])
 
 
 def test_entangled_groups_are_held_out_one_by_one():

@@ -8,7 +8,9 @@ from threading import Barrier, get_ident
 import numpy as np
 import pytest
 from joblib import Parallel, cpu_count, delayed, parallel_config
+from sklearn import config_context
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
 
 from divlearn.baselines import LogEuclideanSVM
 from divlearn.committee import CalibratedClassifier, SPDClassifier, SPDRegressor
@@ -18,9 +20,10 @@ from divlearn.fitting.held_out import Memo
 from divlearn.fitting.selection import HeldOut, nest_folds
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import DivergenceKernelClassifier
-from divlearn.nearest import NearestClassifier
+from divlearn.nearest import DivergenceMDM, NearestClassifier
 from divlearn.tangent import TangentClassifier
 from divlearn.threads import count_jobs
+from divlearn.transfer import Recenter
 
 pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
 
@@ -102,6 +105,21 @@ def test_members_of_a_committee_get_its_number_of_threads(data):
     default = SPDClassifier(members, random_state=0).fit(*data).members_
     assert default["tangent lda"].n_jobs is None
     assert default["mine"].n_jobs == 1  # an estimator may have threads of its own
+
+
+def test_settings_of_scikit_learn_hold_in_threads(data):
+    """With metadata routing, groups reach the first step of a member."""
+    X, y = data
+    groups = np.arange(len(y)) % 6
+    gains = np.exp(np.random.default_rng(0).standard_normal((6, 4)))[groups]
+    found = []
+    with config_context(enable_metadata_routing=True):
+        mine = make_pipeline(Recenter(), DivergenceMDM().set_fit_request(groups=True))
+        for n_jobs in (1, 3):
+            model = SPDClassifier([("mine", mine)], cv=3, n_jobs=n_jobs, random_state=0)
+            model.fit(gains[:, :, None] * X * gains[:, None], y, groups=groups)
+            found.append(model.oof_proba_)
+    np.testing.assert_array_equal(*found)
 
 
 class Flat(KNeighborsClassifier):

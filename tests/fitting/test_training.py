@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.svm import SVC
 
 from divlearn.committee import CalibratedClassifier, SPDClassifier
 from divlearn.datasets import make_wishart_clusters
@@ -171,6 +173,25 @@ def test_weights_and_groups_reach_the_estimator(data):
     CalibratedClassifier(Spy(), cv=3).fit(X, y, weights, groups)
     np.testing.assert_allclose(seen["weights"], weights / weights.mean())
     np.testing.assert_array_equal(seen["groups"], groups)
+
+
+def test_a_frozen_classifier_may_know_more_classes(data):
+    X, y = data
+    frozen, kept = FrozenEstimator(pipeline().fit(X, y)), y != "cat"
+    model = CalibratedClassifier(frozen, random_state=0).fit(X[kept], y[kept])
+    expected = frozen.predict_proba(X)[:, 1:].argmax(axis=1)  # of "dog" and "eel"
+    np.testing.assert_array_equal(model.predict(X), np.array(["dog", "eel"])[expected])
+
+
+def test_scores_must_be_those_of_the_classes(data):
+    X, y = data
+    frozen = FrozenEstimator(pipeline().fit(X[y != "cat"], y[y != "cat"]))
+    message = r"has 2 scores of the classes \['dog', 'eel'\], must have one for each of \['cat'"
+    with pytest.raises(ValueError, match=message):
+        CalibratedClassifier(frozen).fit(X, y)
+    pairs = make_pipeline(FunctionTransformer(flat), SVC(decision_function_shape="ovo"))
+    with pytest.raises(ValueError, match=r"Pipeline has 6 scores of the classes \[0, 1, 2, 3\]"):
+        CalibratedClassifier(pairs).fit(X, np.arange(90) % 4)
 
 
 def test_a_search_gets_groups_and_a_last_step_weights():

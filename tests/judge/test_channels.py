@@ -98,6 +98,15 @@ def test_dropping_is_fitting_submatrices(data):
 
 
 @pytest.mark.parametrize("method", ["permute", "drop"])
+def test_weights_of_classes_are_by_label(data, method):
+    X, y = data
+    estimator = DivergenceMDM(class_weight={"left": 1, "right": 3})
+    found = channel_importance(estimator, X, y, NAMES, method=method, cv=4)
+    assert found.accuracy == evaluate(X, y, {"": estimator}, cv=4).accuracy("")
+    assert found.importances.argmax() in (0, 1)
+
+
+@pytest.mark.parametrize("method", ["permute", "drop"])
 def test_phases_between_channels_of_complex_matrices(method):
     """The sign of the imaginary part of one entry is the class; channel 2 knows nothing of it."""
     y = np.repeat(["lead", "lag"], 20)

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import confusion_matrix
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
+from divlearn.committee import SPDClassifier
 from divlearn.datasets import make_wishart_clusters
 from divlearn.judge import Evaluation, default_classifiers, evaluate
 from divlearn.judge.significance import compare_paired
@@ -44,6 +47,28 @@ def test_every_matrix_is_predicted_by_a_model_that_never_saw_it(data):
     assert len(Recorder.seen) == 4
     assert all(len(seen) == 45 for seen in Recorder.seen)
     assert found.correct("recorder").mean() == pytest.approx(1 / 3)
+
+
+def test_classifiers_are_given_labels(data):
+    """So may be weights of classes, and a fitted classifier that others have."""
+    X, y = data
+    weighted = DivergenceMDM(class_weight={"bark": 0.2, "moss": 1, "sand": 1})
+    other = np.where(y == "moss", "lichen", y)  # in the place of "moss" among the classes
+    frozen = FrozenEstimator(DivergenceMDM().fit(X, other))
+    found = evaluate(X, y, {"weighted": weighted, "frozen": frozen}, cv=4, random_state=0)
+    folds = StratifiedKFold(4, shuffle=True, random_state=0)
+    named = cross_val_predict(weighted, X, y, cv=folds)
+    assert found.accuracy("weighted") == pytest.approx((named == y).mean())
+    assert found.accuracy("frozen") == pytest.approx((frozen.predict(X) == y).mean())
+    assert found.confusion("frozen")[:, 1].sum() == 0
+
+
+def test_errors_name_the_classifier_and_its_training_part(data):
+    X, y = data
+    rows = np.r_[np.flatnonzero(y == "bark")[:2], np.flatnonzero(y == "moss")]
+    message = "committee, fitted to 17 of 22 matrices: class bark has 1 matrix, must have >= 2"
+    with pytest.raises(ValueError, match=message):
+        evaluate(X[rows], y[rows], {"committee": SPDClassifier(("tangent lda",))})
 
 
 def test_tables(data):

@@ -172,7 +172,7 @@ X, Y = random_data(n=6)
     [
         ((X, Y[:5]), "y has 5 rows, but X has 6 matrices"),
         ((X, np.zeros(6)), "y holds the one class 0.0, must hold >= 2"),
-        ((X, np.arange(6)), "class 0 has 1 matrix, but every class must have >= 2"),
+        ((X, np.arange(6)), "class 0 has 1 matrix, must have >= 2"),
         ((X, ["a"] * 5 + ["b"]), "class b has 1 matrix"),
         ((X, [0, 0, 1, 1, 1, np.nan]), "y contains NaN"),
         ((X[:, :2], Y), "square"),

@@ -47,6 +47,18 @@ def test_airm_means_move_along_geodesics(data):
     assert (model.predict(X) == whole.predict(X)).mean() > 0.95
 
 
+@pytest.mark.parametrize("divergence", ["burg", "choose"])
+def test_weights_of_classes_do_not_change_how_fast_means_move(data, divergence):
+    X, y = data
+    weights = {"bark": 20, "moss": 1, "sand": 1}
+    model = DivergenceMDM(divergence, class_weight=weights, random_state=0).fit(X[:60], y[:60])
+    np.testing.assert_allclose(model.totals_, [(y[:60] == name).sum() for name in model.classes_])
+    model.partial_fit(X[60:], y[60:])
+    if divergence == "burg":
+        expected = [X[y == name].mean(axis=0) for name in model.classes_]
+        np.testing.assert_allclose(model.means_, expected)
+
+
 def test_classes_without_new_matrices_stay(data):
     X, y = data
     model = DivergenceMDM("stein").fit(X[:60], y[:60])

@@ -22,7 +22,7 @@ from divlearn.arrays import RealArray
 from divlearn.baselines.log_svm import VectorClassifier
 from divlearn.checks import RandomState, check_count, check_number
 from divlearn.cluster import LogEuclideanKMeans
-from divlearn.cluster.base import repeat
+from divlearn.cluster.runs import repeat
 from divlearn.engines import Prepared
 from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.labelled import check_new, fit_method

@@ -82,7 +82,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader has seen enough
         _drop_output()
         return 1
-    except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
+    except (ValueError, TypeError, OSError, ImportError, MemoryError, FloatingPointError) as error:
         if isinstance(error, OSError) and error.filename == _OUTPUT:
             _drop_output()
         _complain(_say(error))

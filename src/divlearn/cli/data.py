@@ -69,7 +69,7 @@ def read_data(
         found = replace(found, matrices=covariances.fit_transform(recordings))
     if purpose is not None:
         offer_groups(path, found.group_names, purpose, out)
-    out.dataset = from_file(found, path.stem, found.groups)
+    out.dataset = from_file(found, path.stem)
     if covariances is not None:
         out.dataset.series, out.dataset.descriptor = recordings, covariances
     return out.dataset

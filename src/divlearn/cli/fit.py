@@ -36,6 +36,7 @@ Covariances = Annotated[
         metavar="NAME",
         help="DATA are recordings, channels x times: fit a pipeline that begins with their "
         f"covariances by {', '.join(_COVARIANCES)}.",
+        callback=options.one_of("--covariances", _COVARIANCES),
     ),
 ]
 Channels = Annotated[
@@ -184,8 +185,6 @@ def _make(name: str, seed: int, engine: str) -> BaseEstimator:
 def _make_covariances(name: str) -> BaseEstimator:
     from divlearn.checks import import_extra
 
-    if name not in _COVARIANCES:
-        raise ValueError(f"--covariances {name} must be one of {', '.join(_COVARIANCES)}")
     estimation = import_extra("pyriemann.estimation", "--covariances needs pyRiemann", "riemann")
     return estimation.Covariances(name)
 
@@ -203,7 +202,8 @@ def _say(out: Output, model: BaseEstimator, labels: Labels) -> tuple[str, float 
         text += f" Held-out accuracy: {accuracy:.1%}."
     weights = model.weights_ if getattr(model, "members_", {}) else {}
     if weights:
-        text += f" It averages {len(weights)} classifiers:"
+        why = f" ({model.message_})" if len(weights) < len(model.members) else ""
+        text += f" It averages {len(weights)} classifiers{why}:"
     elif hasattr(model, "message_"):
         text += f" How the fit ended: {model.message_}."
     out.say(text)

@@ -1,12 +1,10 @@
 """Arguments and options that several commands share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
-ENGINES = ("auto", "native", "reference", "cuda")
 
 
 def between(option: str, least: int, most: int | None = None) -> Callable[[int | None], int | None]:
@@ -21,10 +19,15 @@ def between(option: str, least: int, most: int | None = None) -> Callable[[int |
     return check
 
 
-def _check_engine(name: str) -> str:
-    if name not in ENGINES:
-        raise ValueError(f"--engine {name} must be one of {', '.join(ENGINES)}")
-    return name
+def one_of(option: str, known: Sequence[str]) -> Callable[[str | None], str | None]:
+    """Make a callback that refuses other names, before anything is read."""
+
+    def check(name: str | None) -> str | None:
+        if name is not None and name not in known:
+            raise ValueError(f"{option} {name} must be one of {', '.join(known)}")
+        return name
+
+    return check
 
 
 def _as_weight(how: str) -> str | float:
@@ -83,7 +86,12 @@ Seed = Annotated[
     ),
 ]
 EngineName = Annotated[
-    str, typer.Option("--engine", help="auto, native, reference or cuda.", callback=_check_engine)
+    str,
+    typer.Option(
+        "--engine",
+        help="auto, native, reference or cuda.",
+        callback=one_of("--engine", ("auto", "native", "reference", "cuda")),
+    ),
 ]
 ReportFile = Annotated[
     Path | None, typer.Option("--report", metavar="FILE", help="Write a report: report.html.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,12 +23,6 @@ if TYPE_CHECKING:
 _SHOWN = 20
 
 
-def _check_invalid(how: str) -> str:
-    if how not in ("stop", "skip"):
-        raise ValueError(f"--invalid {how} must be one of stop, skip")
-    return how
-
-
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="File of fit or divlearn.save.")]
 Data = Annotated[Path, typer.Argument(metavar="DATA", help="Data as the model was fitted to.")]
 Table = Annotated[
@@ -43,7 +36,7 @@ Invalid = Annotated[
     str,
     typer.Option(
         help="Matrices that the model refuses: stop, or skip them and say why in their rows.",
-        callback=_check_invalid,
+        callback=options.one_of("--invalid", ("stop", "skip")),
     ),
 ]
 
@@ -77,49 +70,49 @@ def predict(
         raise ValueError(f"{model} is a {type(classifier).__name__}, which cannot predict")
     square, known = _takes_matrices(_first_step(classifier)), as_column(labels)
     dataset = read_spd(data, matrices=matrices, labels=known, regularize=None, square=square)
-    found = _predict(classifier, dataset.matrices, skip=invalid == "skip")
+    predicted, proba, problems = _predict(classifier, dataset.matrices, skip=invalid == "skip")
     files = range(len(dataset.matrices)) if dataset.files is None else dataset.files
     names, accuracy = [str(one) for one in files], None
     if dataset.labels is not None and hasattr(classifier, "classes_"):
-        agree = found.predicted.astype(str) == dataset.labels[found.rows].astype(str)
-        accuracy = float(agree.mean())
-    rows = _table(names, found, classifier, with_problems=invalid == "skip")
-    _show(out, rows, found, accuracy, output)
+        pairs = zip(predicted, dataset.labels, strict=True)
+        agree = [str(one) == str(label) for one, label in pairs if one is not None]
+        accuracy = sum(agree) / len(agree)
+    rows = _table(names, predicted, proba, classifier)
+    if invalid == "skip":
+        rows[0].append("problem")
+        for number, row in enumerate(rows[1:]):
+            row.append(problems.get(number, ""))
+    _show(out, rows, len(problems), accuracy, output)
     out.finish(
         names=names,
-        predicted=found.spread(found.predicted),
-        probabilities=None if found.proba is None else found.spread(found.proba),
-        problems=[found.problems.get(row) for row in range(len(names))],
+        predicted=predicted,
+        probabilities=proba,
+        problems=[problems.get(row) for row in range(len(names))],
         accuracy=accuracy,
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Predictions:
-    rows: Indices  # of the matrices that the model took
-    predicted: Labels  # of these
-    proba: RealArray | None  # of these
-    problems: dict[int, str]  # of the other rows
-
-    def spread(self, values: Iterable[Any]) -> list[Any]:
-        """List values of the valid rows, with None for the others."""
-        known = dict(zip(self.rows.tolist(), values, strict=True))
-        return [known.get(row) for row in range(len(self.rows) + len(self.problems))]
-
-
-def _predict(classifier: BaseEstimator, matrices: RealArray, *, skip: bool) -> Predictions:
-    """Predict classes and, where the classifier has them, probabilities."""
+def _predict(
+    classifier: BaseEstimator, matrices: RealArray, *, skip: bool
+) -> tuple[list[Any], list[Any] | None, dict[int, str]]:
+    """Predict classes and, where there are any, probabilities; None for rows with problems."""
     import numpy as np
 
-    rows = np.arange(len(matrices))
+    rows, problems = np.arange(len(matrices)), {}
     try:
-        return Predictions(rows, *_predict_all(classifier, matrices), {})
+        predicted, proba = _predict_all(classifier, matrices)
     except ValueError:
         problems = _find_problems(_check_of(classifier), matrices, rows) if skip else {}
         if len(problems) in (0, len(rows)):  # nothing would be left
             raise
-    rows = np.setdiff1d(rows, list(problems))
-    return Predictions(rows, *_predict_all(classifier, matrices[rows]), problems)
+        rows = np.setdiff1d(rows, list(problems))
+        predicted, proba = _predict_all(classifier, matrices[rows])
+
+    def spread(values: Iterable[Any]) -> list[Any]:
+        known = dict(zip(rows.tolist(), values, strict=True))
+        return [known.get(row) for row in range(len(matrices))]
+
+    return spread(predicted), None if proba is None else spread(proba), problems
 
 
 def _predict_all(classifier: BaseEstimator, matrices: RealArray) -> tuple[Labels, RealArray | None]:
@@ -165,30 +158,25 @@ def _as_problem(error: ValueError) -> str:
 
 
 def _table(
-    names: list[str], found: Predictions, classifier: BaseEstimator, *, with_problems: bool
+    names: list[str], predicted: list[Any], proba: list[Any] | None, classifier: BaseEstimator
 ) -> list[list[str]]:
     """Make a table of predictions, headings first."""
     rows = [["matrix", "predicted"]]
     rows += [
-        [name, "" if one is None else str(one)]
-        for name, one in zip(names, found.spread(found.predicted), strict=True)
+        [name, "" if one is None else str(one)] for name, one in zip(names, predicted, strict=True)
     ]
-    if found.proba is not None:
+    if proba is not None:
         rows[0] += [f"p({name})" for name in classifier.classes_]
         blank = [""] * len(classifier.classes_)
-        for row, values in zip(rows[1:], found.spread(found.proba), strict=True):
+        for row, values in zip(rows[1:], proba, strict=True):
             row += blank if values is None else [f"{value:.4f}" for value in values]
-    if with_problems:
-        rows[0].append("problem")
-        for number, row in enumerate(rows[1:]):
-            row.append(found.problems.get(number, ""))
     return rows
 
 
 def _show(
     out: Output,
     rows: list[list[str]],
-    found: Predictions,
+    n_problems: int,
     accuracy: float | None,
     output: Path | None,
 ) -> None:
@@ -199,10 +187,11 @@ def _show(
     if n_matrices > _SHOWN:
         hint = "" if output else "; -o predictions.csv writes all"
         out.say(f"... and {n_matrices - _SHOWN} more{hint}")
-    if found.problems:
-        out.say(f"{len(found.problems)} of {n_matrices} matrices are invalid and were skipped.")
+    if n_problems:
+        out.say(f"{n_problems} of {n_matrices} matrices are invalid and were skipped.")
     if accuracy is not None:
-        out.say(f"{accuracy:.1%} of {len(found.rows)} predictions agree with the labels.")
+        n_predicted = n_matrices - n_problems
+        out.say(f"{accuracy:.1%} of {n_predicted} predictions agree with the labels.")
     if output is not None:
         with open_atomic(output) as file:
             file.write(as_csv(rows).encode(errors="backslashreplace"))

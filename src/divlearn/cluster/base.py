@@ -1,14 +1,13 @@
-"""Base of k-means estimators; starts and runs of k-means, also of vectors, and of mixtures."""
+"""Base of k-means estimators, in an alpha-beta log-det divergence or in a metric of vectors."""
 
 from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import partial
 from operator import attrgetter
-from typing import Annotated, TypeVar
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,61 +15,175 @@ from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray, to_host
-from divlearn.checks import check_count
-from divlearn.cluster.clusters import find_nearest
-from divlearn.divergence import EmbeddedMetric
+from divlearn.checks import check_count, check_number
+from divlearn.cluster.clusters import find_nearest, nearest_block
+from divlearn.cluster.lloyd import KMeansRun, run_lloyd
+from divlearn.cluster.parameters import Learned, Rule
+from divlearn.cluster.runs import Starts, best_of, check_init
+from divlearn.divergence import LOG_EUCLIDEAN, EmbeddedMetric
 from divlearn.engines import Engine
-from divlearn.fitting.interrupts import is_interrupted, stoppable
-from divlearn.fitting.labelled import MatricesMixin
-from divlearn.fitting.progress import tell
-from divlearn.log_vectors import fit_vectors, from_log_vectors, greedy_seeds, log_vectors
-from divlearn.means import arithmetic_mean
-from divlearn.sharded.blocks import Block
-from divlearn.sharded.opening import open_new
+from divlearn.fitting.checkpoint import checkpointed, stage
+from divlearn.fitting.labelled import MatricesMixin, fit_method, real_new
+from divlearn.fitting.progress import say
+from divlearn.hermitian import real_form
+from divlearn.log_vectors import fit_vectors
+from divlearn.sharded.blocks import Block, encode_block, fingerprint_block
+from divlearn.sharded.opening import open_new, open_training
 from divlearn.sharded.shards import Shards
-from divlearn.spd import check_spd
-from divlearn.threads import limit_blas
 
 # From a block to a table of divergences to centroids; or to the nearest, and the divergence to it.
 Measure = Callable[[Block], RealArray]
 Nearest = Callable[[Block], tuple[Indices, RealArray]]
 
-_INITS = ("tangent", "log-euclidean", "k-means++", "random")
 _DRAWN = ("k-means++", "random")  # starts that scikit-learn draws itself
 _SHARED = ("n_clusters", "max_iter", "tol", "random_state", "verbose")  # with its KMeans
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
-    """The end of a run of an iterative algorithm from one start."""
-
-    objective: float  # the less, the better
-    n_iter: int
-    message: str
-    history: dict[str, NDArray[np.generic]]
-
-
-AnyRun = TypeVar("AnyRun", bound=Run)
-
-
-class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
+class KMeansModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
     engine: str | Engine
     n_clusters: int
     n_features_in_: Annotated[int, "d"]
     cluster_centers_: Annotated[RealArray, "n_clusters d d"]
     labels_: Annotated[Indices, "n_matrices"]
+    alpha_: float
+    beta_: float
+    kappa_: float
+    inertia_: float
+    objective_: float
+    n_iter_: int
+    message_: str
+    history_: dict[str, NDArray[np.generic]]
+    _metric: EmbeddedMetric | None = None
 
     @abstractmethod
+    def _rule(self) -> Rule | EmbeddedMetric:
+        """Return the rule that chooses alpha and beta, or the metric of vectors in their place."""
+
+    @fit_method
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Cluster matrices.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d), or shards
+            What `divlearn.sharded.open_shards` takes: a Dask array, files and so on, which stay
+            where they are. Initial centroids then come from a sample of 10,000 matrices.
+        y : ignored
+        sample_weight : array-like, shape (n_matrices,), optional
+            Non-negative weights, which are divided by their mean: only their ratios matter. A
+            matrix with zero weight gets a label, but moves no centroid.
+
+        Notes
+        -----
+        In a metric of vectors, those of shards must fit into memory.
+        """
+        shards = open_training(self, X, None, sample_weight)
+        self._check_n_clusters(shards.n_seen)
+        for name in ("n_init", "max_iter"):
+            check_count(getattr(self, name), name)
+        check_number(self.tol, "tol")
+        rule = self._rule()
+        if self.hermitian_ and isinstance(rule, Learned):
+            raise ValueError(
+                f"divergence={self.divergence!r} is learned from real matrices only, but X is "
+                "complex; pass a divergence"
+            )
+        self.n_features_in_ = shards.d
+        for name in ("alpha_", "beta_", "kappa_", "objective_", "history_"):  # of a fit before
+            self.__dict__.pop(name, None)
+        trouble = None
+        if isinstance(rule, EmbeddedMetric):
+            self._fit_vectors(shards, rule)
+        else:
+            with checkpointed(self, X=partial(shards.map, fingerprint_block)):
+                best = self._best_run(shards, rule)
+            self._keep(best)
+            trouble = rule.trouble(best.parameters)
+        self._warn_of_empty_clusters()
+        if trouble is not None:
+            warnings.warn(trouble, ConvergenceWarning, stacklevel=3)
+        return self
+
+    def _best_run(self, shards: Shards, rule: Rule) -> KMeansRun:
+        init = self._check_init(shards.d)
+        random = check_random_state(self.random_state)
+        starts = Starts(shards.draw(3 * self.n_clusters), self.n_clusters)
+        n_init = self.n_init if isinstance(init, str) else 1  # the same start, the same end
+
+        def run() -> KMeansRun:
+            centers = starts.draw(init, *rule.start[:2], random)
+            return run_lloyd(shards, centers, rule, self.max_iter, self.tol)
+
+        return best_of(n_init, partial(stage, "start", run, random))
+
+    def _keep(self, run: KMeansRun) -> None:
+        self.cluster_centers_, self.labels_ = self._as_given(run.centers), run.labels
+        self.alpha_, self.beta_, kappa = run.parameters
+        if not np.isnan(kappa):
+            self.kappa_ = kappa
+        self.inertia_, self.objective_ = self._share * run.inertia, self._share * run.objective
+        self.n_iter_, self.message_, self.history_ = run.n_iter, run.message, run.history
+        self.history_["objective"] = np.multiply(self._share, self.history_["objective"])
+
+    def _check_init(self, d: int) -> str | RealArray:
+        given = self.init if isinstance(self.init, str) else real_new(self, self.init, "init")
+        return check_init(given, self.n_clusters, d)
+
+    def _fit_vectors(self, shards: Shards, metric: EmbeddedMetric) -> None:
+        parts = shards.map(lambda block, of: (of.embed(block.matrices), block.weights), metric)
+        vectors, weights = map(np.concatenate, zip(*parts, strict=True))
+        given = {name: getattr(self, name) for name in _SHARED}
+        runs = [
+            KMeans(init=start, n_init=self.n_init if isinstance(start, str) else 1, **given)
+            for start in self._vector_starts(shards, metric)
+        ]
+        found = (fit_vectors(run, vectors, weights) for run in runs)
+        means = min(found, key=attrgetter("inertia_"))
+        self._metric = metric
+        self.cluster_centers_ = self._as_given(metric.restore(means.cluster_centers_))
+        self.labels_, self.n_iter_ = means.labels_.astype(np.intp), means.n_iter_
+        self.inertia_ = self._share * float(means.inertia_)
+        self.message_ = "the clusters no longer change, or centroids moved by less than tol"
+        if self.n_iter_ >= self.max_iter:
+            self.message_ = f"max_iter={self.max_iter} reached"
+        say(self, f"{self.n_iter_} iterations, inertia {self.inertia_:.6g}; {self.message_}")
+
+    def _vector_starts(self, shards: Shards, metric: EmbeddedMetric) -> list[str | RealArray]:
+        init = self._check_init(shards.d)
+        if not isinstance(init, str):
+            return [metric.embed(init)]
+        if init in _DRAWN:
+            return [init]
+        random = check_random_state(self.random_state)
+        starts = Starts(shards.draw(3 * self.n_clusters), self.n_clusters)
+        return [metric.embed(starts.draw(init, 0, 0, random)) for _ in range(self.n_init)]
+
+    def centroids(self) -> RealArray:
+        """Return ``cluster_centers_``, by pyRiemann's name."""
+        check_is_fitted(self)
+        return self.cluster_centers_
+
     def _measure(self) -> Measure:
         """Return a function of a block that computes divergences to the centroids."""
+        centers = np.asarray(real_form(self.cluster_centers_))
+        if hasattr(self, "alpha_"):
+            return partial(encode_block, atoms=centers, alpha=self.alpha_, beta=self.beta_)
+        embed = (self._metric or LOG_EUCLIDEAN).embed  # files of version 0.2 do not name it
+        vectors = embed(centers)
+        return lambda block: euclidean_distances(embed(block.matrices), vectors, squared=True)
 
     def _nearest(self) -> Nearest:
         """Return a function of a block that finds the nearest centroids, and the divergences."""
-        measure = self._measure()
-        return lambda block: find_nearest(measure(block))
+        if not hasattr(self, "alpha_"):
+            measure = self._measure()
+            return lambda block: find_nearest(measure(block))
+        centers, alpha, beta = real_form(self.cluster_centers_), self.alpha_, self.beta_
+        return lambda block: nearest_block(block, np.asarray(centers), alpha, beta)[:2]
 
     def predict(self, X: ArrayLike) -> Indices:
         """Find the nearest centroid of every matrix: labels, shape (n_matrices,)."""
@@ -111,127 +224,3 @@ class CentroidModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, B
     @property
     def _n_features_out(self) -> int:
         return len(self.cluster_centers_)
-
-
-def repeat(turn: Callable[[int], tuple[str, str | None]], max_iter: int) -> tuple[int, bool, str]:
-    """Iterate until a turn returns a reason to stop; return their number, convergence and why."""
-    iteration = 0
-    with stoppable():
-        while iteration < max_iter:
-            news, stop = turn(iteration + 1)
-            iteration += 1
-            tell("iterations", iteration, max_iter, news)
-            if stop is not None:
-                return iteration, True, stop
-        return iteration, False, f"max_iter={max_iter} reached"
-    return iteration, False, f"interrupted by the user in iteration {iteration + 1}"
-
-
-def best_of(n_init: int, run_once: Callable[[], AnyRun]) -> AnyRun:
-    """Return the best run, of several or of those before the user stopped the search."""
-    best: AnyRun | None = None
-    number, news = 0, ""
-    with stoppable(lambda: best):
-        for number in range(1, n_init + 1):
-            tell("starts", number - 1, n_init, news)
-            with limit_blas(1):  # threads would cost more than these matrices
-                run = run_once()
-            news = f"objective {run.objective:.6g} after {run.n_iter} iterations; {run.message}"
-            if best is None or run.objective < best.objective:
-                best = run
-            if is_interrupted():
-                break
-        tell("starts", number, n_init, news)
-    assert best is not None
-    if is_interrupted() and "interrupted" not in best.message:
-        best = replace(best, message=f"interrupted by the user in start {number}")
-    return best
-
-
-def check_init(init: str | ArrayLike, n_clusters: int, d: int) -> str | RealArray:
-    if isinstance(init, str):
-        if init not in _INITS:
-            raise ValueError(
-                f"init={init!r} must be one of {', '.join(_INITS)}, or an array of centroids, "
-                "shape (n_clusters, d, d)"
-            )
-        return init
-    centers = check_spd(init, ndim=3, name="init", dtype=np.float64)
-    if centers.shape != (n_clusters, d, d):
-        raise ValueError(
-            f"init has shape {centers.shape}, but must have {(n_clusters, d, d)}: n_clusters "
-            "centroids of the size of the data"
-        )
-    return centers
-
-
-class Starts:
-    """Starts from a block of matrices with positive weights; what they share is computed once."""
-
-    def __init__(self, block: Block, n_clusters: int) -> None:
-        self._block, self._n_clusters = block, n_clusters
-
-    def draw(
-        self, init: str | RealArray, alpha: float, beta: float, random_state: np.random.RandomState
-    ) -> RealArray:
-        """Centroids to start from; (alpha, beta) is the divergence of "k-means++"."""
-        if not isinstance(init, str):
-            return init.copy()
-        if init == "log-euclidean":
-            return self._log_euclidean(self._vectors, random_state)
-        if init == "tangent":
-            frame, vectors = self._whitened_vectors
-            centers = frame @ self._log_euclidean(vectors, random_state) @ frame.T
-            return 0.5 * (centers + centers.mT)
-        block, weights, count = self._block, self._block.weights, self._n_clusters
-        if init == "random":
-            shares = weights / weights.sum()
-            return block.matrices[random_state.choice(len(weights), count, False, shares)]
-
-        def measure(some: Indices) -> RealArray:  # k-means++, with divergences for squares
-            return to_host(block.engine.encode(block.data, block.matrices[some], alpha, beta))
-
-        return block.matrices[greedy_seeds(measure, weights, count, random_state)]
-
-    @cached_property
-    def _vectors(self) -> RealArray:
-        return log_vectors(self._block.matrices)
-
-    @cached_property
-    def _whitened_vectors(self) -> tuple[RealArray, RealArray]:
-        """Frame L of the mean L L^T, and the vectors of L^-1 X L^-T, which a congruence rotates."""
-        matrices, weights = self._block.matrices, self._block.weights
-        frame = np.linalg.cholesky(arithmetic_mean(matrices, weights / weights.sum()))
-        return frame, log_vectors(matrices, np.linalg.inv(frame))
-
-    def _log_euclidean(self, vectors: RealArray, random_state: np.random.RandomState) -> RealArray:
-        # Too few different matrices are dealt with, and spoken of, after the last step.
-        start = KMeans(self._n_clusters, n_init=1, random_state=random_state)
-        found = fit_vectors(start, vectors, self._block.weights)
-        return from_log_vectors(found.cluster_centers_)
-
-
-def run_vectors(
-    model: BaseEstimator, shards: Shards, metric: EmbeddedMetric, init: str | RealArray
-) -> KMeans:
-    """Cluster vectors of all matrices with the parameters of a model; the best of its runs."""
-    parts = shards.map(lambda block, of: (of.embed(block.matrices), block.weights), metric)
-    vectors, weights = map(np.concatenate, zip(*parts, strict=True))
-    given = {name: getattr(model, name) for name in _SHARED}
-    runs = [
-        KMeans(init=start, n_init=model.n_init if isinstance(start, str) else 1, **given)
-        for start in _starts(model, shards, metric, init)
-    ]
-    return min((fit_vectors(run, vectors, weights) for run in runs), key=attrgetter("inertia_"))
-
-
-def _starts(
-    model: BaseEstimator, shards: Shards, metric: EmbeddedMetric, init: str | RealArray
-) -> list[str | RealArray]:
-    if not isinstance(init, str):
-        return [metric.embed(init)]
-    if init in _DRAWN:
-        return [init]
-    random = check_random_state(model.random_state)
-    starts = Starts(shards.draw(3 * model.n_clusters), model.n_clusters)
-    return [metric.embed(starts.draw(init, 0, 0, random)) for _ in range(model.n_init)]

@@ -10,9 +10,9 @@ from scipy.special import logsumexp
 
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.checks import check_finite
-from divlearn.cluster.base import Run, repeat
 from divlearn.cluster.clusters import Clusters, Members, Point, Spectra, nearest_block
 from divlearn.cluster.parameters import Densities, ParameterFit, fit_parameters
+from divlearn.cluster.runs import Run, repeat
 from divlearn.likelihood.members import Members as Family
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
@@ -83,7 +83,7 @@ class EM:
     def start(self, centers: RealArray) -> Mixture:
         """Densities around given centres, the same for all, for matrices that go to the nearest."""
         found = nearest(self.shards, centers, FIRST_POINT)
-        spectra = found.spectra(centers)
+        spectra = found.spectra(found.alive, centers[found.alive])
         fits = [
             fit_parameters(
                 spectra,
@@ -111,7 +111,11 @@ class EM:
         # What a gradient of this size promises is little compared with tol: kappa d |G|^2 / 2.
         enough = np.sqrt(2 * _SHARE_OF_TOL * self.tol / (kappa * self.shards.d))
         tol = np.maximum(enough, _CENTER_TOLERANCE)
-        means, spectra = responsibilities.move(mixture, tol, _CENTER_STEPS)
+        means, points = mixture.means.copy(), [(a, b) for a, b in densities[:2, alive].T.tolist()]
+        means[alive] = responsibilities.settle(
+            alive, means[alive], points, _CENTER_STEPS, tol[alive]
+        )
+        spectra = responsibilities.spectra(alive, means[alive])
         densities[:, alive], shift = self._fit_densities(spectra, densities[:, alive])
         means[alive] *= np.exp(shift)[:, None, None]
         if self.share == "all":  # components without matrices have what all have
@@ -144,7 +148,7 @@ class EM:
         return found, shift
 
 
-class Responsibilities:
+class Responsibilities(Clusters):
     """Responsibilities of components for matrices, as `Members` of every block."""
 
     def __init__(self, shards: Shards, members: Parts) -> None:
@@ -152,17 +156,7 @@ class Responsibilities:
         self.weights = totals / totals.sum()
         # Those that have more than a negligible part of some matrix.
         self.alive: Indices = np.flatnonzero(kept)
-        self._clusters = Clusters(shards, members, kept)
-
-    def spectra(self, centers: RealArray) -> Spectra:
-        return self._clusters.spectra(self.alive, centers[self.alive])
-
-    def move(self, mixture: Mixture, tol: RealArray, max_iter: int) -> tuple[RealArray, Spectra]:
-        """Move the centres that are alive; return all, and log-eigenvalues around these."""
-        means, alive = mixture.means.copy(), self.alive
-        points = [(a, b) for a, b in mixture.densities[:2, alive].T.tolist()]
-        means[alive] = self._clusters.settle(alive, means[alive], points, max_iter, tol[alive])
-        return means, self.spectra(means)
+        super().__init__(shards, members, kept)
 
 
 def log_joint(block: Block, mixture: Mixture) -> RealArray:

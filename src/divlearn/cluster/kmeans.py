@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
-from abc import abstractmethod
-from functools import partial
 from typing import Self
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics.pairwise import euclidean_distances
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from numpy.typing import ArrayLike
 
-from divlearn.arrays import RealArray
-from divlearn.checks import RandomState, check_count, check_number
-from divlearn.cluster.base import (
-    CentroidModel,
-    Measure,
-    Nearest,
-    Starts,
-    best_of,
-    check_init,
-    run_vectors,
-)
-from divlearn.cluster.clusters import nearest_block
-from divlearn.cluster.lloyd import KMeansRun, run_lloyd
-from divlearn.cluster.parameters import Learned, Likelihood, Penalized, Rule
+from divlearn.checks import RandomState
+from divlearn.cluster.base import KMeansModel
+from divlearn.cluster.parameters import Likelihood, Penalized, Rule
 from divlearn.divergence import (
     LOG_EUCLIDEAN,
     DivergenceLike,
@@ -36,13 +17,7 @@ from divlearn.divergence import (
     get_member,
 )
 from divlearn.engines import Engine
-from divlearn.fitting.checkpoint import checkpointed, stage
-from divlearn.fitting.labelled import fit_method, real_new, takes_metric
-from divlearn.fitting.progress import say
-from divlearn.hermitian import real_form
-from divlearn.sharded.blocks import encode_block, fingerprint_block
-from divlearn.sharded.opening import open_training
-from divlearn.sharded.shards import Shards
+from divlearn.fitting.labelled import takes_metric
 
 _LEARNED = {
     "learn": Penalized(),
@@ -52,124 +27,8 @@ _LEARNED = {
 }
 
 
-class _KMeans(CentroidModel):
-    alpha_: float
-    beta_: float
-    kappa_: float
-    inertia_: float
-    objective_: float
-    n_iter_: int
-    message_: str
-    history_: dict[str, NDArray[np.generic]]
-    _metric: EmbeddedMetric | None = None
-
-    @abstractmethod
-    def _rule(self) -> Rule | EmbeddedMetric:
-        """Return the rule that chooses alpha and beta, or the metric of vectors in their place."""
-
-    @fit_method
-    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Cluster matrices.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d), or shards
-            What `divlearn.sharded.open_shards` takes: a Dask array, files and so on, which stay
-            where they are. Initial centroids then come from a sample of 10,000 matrices.
-        y : ignored
-        sample_weight : array-like, shape (n_matrices,), optional
-            Non-negative weights, which are divided by their mean: only their ratios matter. A
-            matrix with zero weight gets a label, but moves no centroid.
-
-        Notes
-        -----
-        In a metric of vectors, those of shards must fit into memory.
-        """
-        shards = open_training(self, X, None, sample_weight)
-        self._check_n_clusters(shards.n_seen)
-        for name in ("n_init", "max_iter"):
-            check_count(getattr(self, name), name)
-        check_number(self.tol, "tol")
-        rule = self._rule()
-        if self.hermitian_ and isinstance(rule, Learned):
-            raise ValueError(
-                f"divergence={self.divergence!r} is learned from real matrices only, but X is "
-                "complex; pass a divergence"
-            )
-        self.n_features_in_ = shards.d
-        for name in ("alpha_", "beta_", "kappa_", "objective_", "history_"):  # of a fit before
-            self.__dict__.pop(name, None)
-        if isinstance(rule, EmbeddedMetric):
-            self._fit_vectors(shards, rule)
-            self._warn_of_empty_clusters()
-            return self
-        with checkpointed(self, X=partial(shards.map, fingerprint_block)):
-            best = self._best_run(shards, rule)
-        self._keep(best)
-        self._warn_of_empty_clusters()
-        trouble = rule.trouble(best.parameters)
-        if trouble is not None:
-            warnings.warn(trouble, ConvergenceWarning, stacklevel=3)
-        return self
-
-    def _best_run(self, shards: Shards, rule: Rule) -> KMeansRun:
-        init = self._check_init(shards.d)
-        random = check_random_state(self.random_state)
-        starts = Starts(shards.draw(3 * self.n_clusters), self.n_clusters)
-        n_init = self.n_init if isinstance(init, str) else 1  # the same start, the same end
-
-        def run() -> KMeansRun:
-            centers = starts.draw(init, *rule.start[:2], random)
-            return run_lloyd(shards, centers, rule, self.max_iter, self.tol)
-
-        return best_of(n_init, partial(stage, "start", run, random))
-
-    def _keep(self, run: KMeansRun) -> None:
-        self.cluster_centers_, self.labels_ = self._as_given(run.centers), run.labels
-        self.alpha_, self.beta_, kappa = run.parameters
-        if not np.isnan(kappa):
-            self.kappa_ = kappa
-        self.inertia_, self.objective_ = self._share * run.inertia, self._share * run.objective
-        self.n_iter_, self.message_, self.history_ = run.n_iter, run.message, run.history
-        self.history_["objective"] = np.multiply(self._share, self.history_["objective"])
-
-    def _check_init(self, d: int) -> str | RealArray:
-        given = self.init if isinstance(self.init, str) else real_new(self, self.init, "init")
-        return check_init(given, self.n_clusters, d)
-
-    def _fit_vectors(self, shards: Shards, metric: EmbeddedMetric) -> None:
-        means = run_vectors(self, shards, metric, self._check_init(shards.d))
-        self._metric = metric
-        self.cluster_centers_ = self._as_given(metric.restore(means.cluster_centers_))
-        self.labels_, self.n_iter_ = means.labels_.astype(np.intp), means.n_iter_
-        self.inertia_ = self._share * float(means.inertia_)
-        self.message_ = "the clusters no longer change, or centroids moved by less than tol"
-        if self.n_iter_ >= self.max_iter:
-            self.message_ = f"max_iter={self.max_iter} reached"
-        say(self, f"{self.n_iter_} iterations, inertia {self.inertia_:.6g}; {self.message_}")
-
-    def centroids(self) -> RealArray:
-        """Return ``cluster_centers_``, by pyRiemann's name."""
-        check_is_fitted(self)
-        return self.cluster_centers_
-
-    def _measure(self) -> Measure:
-        centers = np.asarray(real_form(self.cluster_centers_))
-        if hasattr(self, "alpha_"):
-            return partial(encode_block, atoms=centers, alpha=self.alpha_, beta=self.beta_)
-        embed = (self._metric or LOG_EUCLIDEAN).embed  # files of version 0.2 do not name it
-        vectors = embed(centers)
-        return lambda block: euclidean_distances(embed(block.matrices), vectors, squared=True)
-
-    def _nearest(self) -> Nearest:
-        if not hasattr(self, "alpha_"):
-            return super()._nearest()
-        centers, alpha, beta = real_form(self.cluster_centers_), self.alpha_, self.beta_
-        return lambda block: nearest_block(block, np.asarray(centers), alpha, beta)[:2]
-
-
 @takes_metric
-class ABKMeans(_KMeans):
+class ABKMeans(KMeansModel):
     r"""k-means of SPD matrices in an alpha-beta log-det divergence, which may be learned too.
 
     .. math:: \min_{C, \pi, \alpha, \beta} \sum_i w_i D^{(\alpha,\beta)}(X_i \,\|\, C_{\pi(i)})
@@ -294,7 +153,7 @@ class ABKMeans(_KMeans):
         return known if isinstance(known, EmbeddedMetric) else Rule(*get_member(known).point)
 
 
-class KarcherKMeans(_KMeans):
+class KarcherKMeans(KMeansModel):
     r"""k-means in the affine-invariant Riemannian metric, with Karcher means for centroids.
 
     It minimises :math:`\frac12 \sum_i w_i \| \log(C^{-1/2} X_i C^{-1/2}) \|_F^2`, C the centroid
@@ -340,7 +199,7 @@ class KarcherKMeans(_KMeans):
         return Rule(0.0, 0.0)
 
 
-class LogEuclideanKMeans(_KMeans):
+class LogEuclideanKMeans(KMeansModel):
     r"""k-means of the logarithms of SPD matrices.
 
     It minimises :math:`\sum_i w_i \| \log X_i - \log C \|_F^2`, C the centroid nearest to

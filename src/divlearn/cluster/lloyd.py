@@ -11,9 +11,9 @@ import numpy as np
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import check_finite
 from divlearn.cluster import clusters
-from divlearn.cluster.base import Run, repeat
 from divlearn.cluster.clusters import HeldCloud, Members, Spectra
 from divlearn.cluster.parameters import Learned, Parameters, Rule
+from divlearn.cluster.runs import Run, repeat
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 

@@ -17,10 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import RandomState, check_count
-from divlearn.cluster.base import check_init
 from divlearn.cluster.comparison import MemberFit, compare_members, count_parameters, describe
 from divlearn.cluster.em import EM, Mixture, MixtureRun, log_joint
 from divlearn.cluster.moves import fit_mixture
+from divlearn.cluster.runs import check_init
 from divlearn.divergence import DivergenceLike
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage

@@ -13,7 +13,6 @@ from scipy.special import logsumexp
 from sklearn.cluster import KMeans
 
 from divlearn.arrays import Indices, RealArray, to_host
-from divlearn.cluster.base import Starts, best_of
 from divlearn.cluster.clusters import find_nearest
 from divlearn.cluster.em import (
     EM,
@@ -24,6 +23,7 @@ from divlearn.cluster.em import (
     MixtureRun,
     log_joint,
 )
+from divlearn.cluster.runs import Starts, best_of
 from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.progress import tell

@@ -231,8 +231,10 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
         ]
         text = f"Weights by the likelihood of held-out {weighing}: {', '.join(parts)}. {result}"
         if self.simple_ is not None and len(self.members_) > 1:
+            own = self.simple_ not in self.members  # of the user, who has the estimator
+            members = f"[({self.simple_!r}, ...)]" if own else f"({self.simple_!r},)"
             text += (
                 f" {self.simple_} alone is as good within one standard error; "
-                f"{type(self).__name__}(({self.simple_!r},)) is simpler."
+                f"{type(self).__name__}({members}) is simpler."
             )
         return text

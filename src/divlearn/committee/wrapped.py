@@ -116,10 +116,22 @@ class CalibratedClassifier(Wrapped, HeldOutClassifier[tuple[()]]):
             )
 
     def _answer(self, model: BaseEstimator, matrices: RealArray) -> RealArray:
-        if hasattr(model, "predict_proba"):
-            return np.log(np.maximum(model.predict_proba(matrices), _LEAST))
-        decisions = np.asarray(model.decision_function(matrices))
-        return np.stack([-decisions, decisions], axis=1) / 2 if decisions.ndim == 1 else decisions
+        scores, known = _score(model, matrices), np.asarray(model.classes_)
+        if scores.shape[1] != len(known) or not np.isin(self.classes_, known).all():
+            raise ValueError(
+                f"{type(model).__name__} has {scores.shape[1]} scores of the classes "
+                f"{known.tolist()}, must have one for each of {self.classes_.tolist()}; pass a "
+                "classifier of these classes, SVC with decision_function_shape='ovr'"
+            )
+        return scores[:, np.searchsorted(known, self.classes_)]  # a frozen one may know others
+
+
+def _score(model: BaseEstimator, matrices: RealArray) -> RealArray:
+    """Return scores of the classes that a model knows, shape (n_matrices, n_classes)."""
+    if hasattr(model, "predict_proba"):
+        return np.log(np.maximum(model.predict_proba(matrices), _LEAST))
+    decisions = np.asarray(model.decision_function(matrices))
+    return np.stack([-decisions, decisions], axis=1) / 2 if decisions.ndim == 1 else decisions
 
 
 class CrossValidatedRegressor(Wrapped, HeldOutRegressor[tuple[()]]):

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from divlearn.arrays import Labels
 from divlearn.checks import check_count, import_extra
 from divlearn.datasets.dataset import Dataset
 from divlearn.descriptors.region import RegionCovariance
@@ -68,25 +67,20 @@ def load_spd(
     found = read_spd(
         path, matrices=matrices, labels=labels, groups=groups, limit=limit, regularize=regularize
     )
-    return from_file(found, path.stem, found.groups, _name_groups(found, path))
-
-
-def _name_groups(found: SPDFile, path: Path) -> tuple[str, ...]:
-    return tuple(
+    notes = [
         f'{path.name} has an array `{name}`; pass groups="{name}" to keep its groups together'
         for name in found.group_names
-    )
+    ]
+    return from_file(found, path.stem, tuple(notes))
 
 
-def from_file(
-    found: SPDFile, name: str, groups: Labels | None, notes: tuple[str, ...] = ()
-) -> Dataset:
+def from_file(found: SPDFile, name: str, notes: tuple[str, ...] = ()) -> Dataset:
     """Make the content of a file, whose matrices were checked, a data set."""
     made = Dataset(
         name,
         found.labels,
         official_splits=() if found.splits is None else (found.splits,),
-        groups=groups,
+        groups=found.groups,
         notes=notes,
         stored=found.matrices,
         files=found.files,

@@ -50,9 +50,10 @@ def _rows(text: str) -> Iterator[_Row]:
 
 
 def _is_data(cells: Sequence[str]) -> bool:
-    """Whether a first row is no heading, which may also count columns from zero."""
-    counted = len(cells) > 1 and list(cells) == [str(place) for place in range(len(cells))]
-    return all(map(_is_number, cells)) and not counted
+    """Whether a first row is no heading: it has numbers, which do not count columns."""
+    numbers = [cell for cell in cells if _is_number(cell)]
+    counts = ([str(first + place) for place in range(len(numbers))] for first in (0, 1))
+    return len(numbers) == 1 or (len(numbers) > 1 and numbers not in counts)
 
 
 def _is_number(cell: str) -> bool:
@@ -112,4 +113,12 @@ def _to_matrices(table: RealArray) -> RealArray:
 
 
 def _as_variable(name: str, values: np.ndarray) -> Variable:
-    return Variable(name, values.shape, values.dtype, lambda limit: values)
+    def read(limit: int) -> np.ndarray:
+        if values.dtype.kind == "U" and "" in values:  # as spreadsheets write what is not known
+            raise Refusal(
+                f"{quote(name)}[{values.tolist().index('')}] is empty; fill it in, or drop the "
+                "matrix"
+            )
+        return values
+
+    return Variable(name, values.shape, values.dtype, read)

@@ -153,6 +153,11 @@ def check_groups(groups: ArrayLike | None, n_matrices: int) -> Labels | None:
         return None
     known: Labels = column_or_1d(groups)
     check_sortable(known, "groups")
+    if known.dtype.kind == "f" and np.isnan(known).any():
+        raise ValueError(
+            f"groups[{int(np.isnan(known).argmax())}] is nan, must be a number or text; drop the "
+            "samples where it is not known"
+        )
     if len(known) != n_matrices:
         raise ValueError(
             f"groups has {len(known)} entries, must have one for each of the {n_matrices} matrices"

@@ -1,9 +1,8 @@
 """The divergence that suits labelled matrices: held-out accuracies of means and of neighbours."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import combinations_with_replacement
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -48,42 +47,6 @@ _CLOSED = {(0.0, 1.0): arithmetic_mean, (1.0, 0.0): harmonic_mean}
 _DECIMALS = 12  # of scores that are compared; sums in another order tie
 
 
-@dataclass(frozen=True, eq=False)
-class _Contenders:
-    """Whether classifiers are right, and how a choice among them does."""
-
-    correct: Flags  # (n_folds, n_contenders, n_matrices), without each fold and without the own one
-    codes: Indices
-    folds: Indices
-    groups: Indices | None
-
-    def take(self, first: int, last: int | None = None) -> Self:
-        return type(self)(self.correct[:, first:last], self.codes, self.folds, self.groups)
-
-    @property
-    def held_out(self) -> Flags:
-        """Whether each is right without the own fold, (n_contenders, n_matrices)."""
-        return self.correct[self.folds, :, np.arange(len(self.folds))].T
-
-    def scores(self) -> RealArray:
-        return _score(self.held_out, self.codes)
-
-    def cross_fit(self, choose: Callable[[RealArray], int]) -> tuple[Flags, list[int]]:
-        """Choose a contender without each fold: whether it is right there, and which it is."""
-        chosen = []
-        for fold, flags in enumerate(self.correct):
-            others = self.folds != fold
-            chosen.append(choose(_score(flags[:, others], self.codes[others])))
-        places = np.array(chosen)[self.folds]
-        return self.correct[self.folds, places, np.arange(len(self.folds))], chosen
-
-    def compare(self, one: Flags, other: Flags) -> tuple[float, float]:
-        """Difference of two balanced accuracies, and its standard error."""
-        gains = one.astype(float) - other
-        difference = float(_score(one, self.codes) - _score(other, self.codes))
-        return difference, standard_error(gains, self.groups, self.codes)
-
-
 def _score(flags: Flags, codes: Indices) -> RealArray:
     """Balanced accuracies."""
     scores: RealArray = flags @ balanced_weights(codes) / len(codes)
@@ -105,18 +68,13 @@ def judge_by_accuracy(
 ) -> WhichDivergence:
     matrices = matrices.astype(np.float64, copy=False)
     by_means = judge_means(matrices, codes, folds, NAMED_POINTS, engine)
-    grid = maps.make_grid(alphas, betas)
-    by_neighbours, judged = plane.judge_neighbors(
-        matrices, codes, folds, groups, np.vstack([NAMED_POINTS, grid]), engine
-    )
+    points = np.vstack([NAMED_POINTS, maps.make_grid(alphas, betas)])
+    by_neighbours, judged = plane.judge_neighbors(matrices, codes, folds, groups, points, engine)
     # Means are first: they win ties with neighbours, which take longer to find.
-    everyone = _Contenders(
-        np.concatenate([by_means[:, :, judged], by_neighbours[:-1]], axis=1),
-        codes[judged],
-        folds[judged],
-        None if groups is None else groups[judged],
-    )
-    return _answer(everyone, grid, alphas, betas, _say_judged(len(judged), codes))
+    correct = np.concatenate([by_means[:, :, judged], by_neighbours[:-1]], axis=1)
+    groups = None if groups is None else groups[judged]
+    message = _say_judged(len(judged), codes)
+    return _answer(correct, codes[judged], folds[judged], groups, alphas, betas, message)
 
 
 def _say_judged(n_judged: int, codes: Indices) -> str:
@@ -128,86 +86,119 @@ def _say_judged(n_judged: int, codes: Indices) -> str:
 
 
 def _answer(
-    everyone: _Contenders, grid: RealArray, alphas: RealArray, betas: RealArray, message: str
+    correct: Flags,
+    codes: Indices,
+    folds: Indices,
+    groups: Indices | None,
+    alphas: RealArray,
+    betas: RealArray,
+    message: str,
 ) -> WhichDivergence:
+    """Answer from flags of means and neighbours in named divergences, and on the grid."""
+    grid, n_named = maps.make_grid(alphas, betas), len(NAMED)
+    held_out = correct[folds, :, np.arange(len(folds))].T  # without the own fold
+    scores = _score(held_out, codes)
+
     def choose(scores: RealArray) -> int:
         return int(plane.rank_best(grid, np.round(scores, _DECIMALS))[0])
 
-    n, n_named = len(everyone.codes), len(NAMED)
-    points = everyone.take(2 * n_named)
-    learned, choices = points.cross_fit(choose)
+    learned, choices = _cross_fit(correct[:, 2 * n_named :], codes, folds, choose)
     rules = {
-        MEAN: everyone.take(0, n_named).cross_fit(_first_best)[0],
-        NEIGHBOUR: everyone.take(n_named, 2 * n_named).cross_fit(_first_best)[0],
+        MEAN: _cross_fit(correct[:, :n_named], codes, folds, _first_best)[0],
+        NEIGHBOUR: _cross_fit(correct[:, n_named : 2 * n_named], codes, folds, _first_best)[0],
         LEARNED: learned,
     }
-    surface, places = points.scores(), [(alpha, beta) for alpha, beta in grid.tolist()]
-    counts = np.unique(everyone.codes, return_counts=True)[1]
-    p_values = [p_above_chance(one, everyone.codes, everyone.groups) for one in rules.values()]
+    # The recommendation is chosen from the named divergences without each fold, too.
+    chosen = _cross_fit(correct[:, : 2 * n_named], codes, folds, _first_best)[0]
+    best = MEAN if _first_best(scores[: 2 * n_named]) < n_named else NEIGHBOUR
+    surface, places = scores[2 * n_named :], [(alpha, beta) for alpha, beta in grid.tolist()]
+    counts = np.unique(codes, return_counts=True)[1]
+    p_values = [p_above_chance(one, codes, groups) for one in rules.values()]
     p_chance = min(1.0, len(rules) * min(p_values))
     return WhichDivergence(
         criterion="accuracy",
         measure="accuracy" if counts.min() == counts.max() else "balanced accuracy",
         best=places[choose(surface)],
-        score=float(_score(learned, everyone.codes)),
-        named=_compare_named(everyone, learned, p_chance),
+        score=float(_score(learned, codes)),
+        named=_compare_named(held_out[: 2 * n_named], learned, codes, groups, p_chance),
         alphas=alphas,
         betas=betas,
         map=surface.reshape(len(alphas), len(betas)),
-        n_matrices=n,
+        n_matrices=len(codes),
         message=message,
         chosen=tuple(places[choice] for choice in choices),
         chance=1 / len(counts),
         p_chance=p_chance,
-        n_groups=None if everyone.groups is None else len(np.unique(everyone.groups)),
-        **_recommend(everyone, rules, p_chance),
+        n_groups=None if groups is None else len(np.unique(groups)),
+        **_recommend(rules, best, chosen, codes, groups, p_chance),
     )
 
 
-def _compare_named(everyone: _Contenders, learned: Flags, p_chance: float) -> dict[str, NamedScore]:
+def _cross_fit(
+    correct: Flags, codes: Indices, folds: Indices, choose: Callable[[RealArray], int]
+) -> tuple[Flags, list[int]]:
+    """Choose a contender without each fold: whether it is right there, and which it is."""
+    # Flags (n_folds, n_contenders, n_matrices) are those without each fold and without the own one.
+    choices = []
+    for fold, flags in enumerate(correct):
+        others = folds != fold
+        choices.append(choose(_score(flags[:, others], codes[others])))
+    places = np.array(choices)[folds]
+    return correct[folds, places, np.arange(len(folds))], choices
+
+
+def _compare(
+    one: Flags, other: Flags, codes: Indices, groups: Indices | None
+) -> tuple[float, float]:
+    """Difference of two balanced accuracies, and its standard error."""
+    difference = float(_score(one, codes) - _score(other, codes))
+    return difference, standard_error(one.astype(float) - other, groups, codes)
+
+
+def _compare_named(
+    held_out: Flags, learned: Flags, codes: Indices, groups: Indices | None, p_chance: float
+) -> dict[str, NamedScore]:
     """Compare the learned point with every named one, and score means."""
-    n_named = len(NAMED)
-    neighbours = everyone.take(n_named, 2 * n_named)
-    flags, scores = neighbours.held_out, neighbours.scores()
-    means = everyone.take(0, n_named).scores()
-    gains = balanced_weights(everyone.codes) * (learned.astype(float) - flags)
-    p_values = np.maximum(compare_jointly(gains, everyone.groups), p_chance)
+    means, neighbours = np.split(held_out, 2)
+    gains = balanced_weights(codes) * (learned.astype(float) - neighbours)
+    p_values = np.maximum(compare_jointly(gains, groups), p_chance)
     named = {}
     for place, (name, divergence) in enumerate(NAMED.items()):
-        difference, error = everyone.compare(learned, flags[place])
+        difference, error = _compare(learned, neighbours[place], codes, groups)
         named[name] = NamedScore(
             alpha=divergence.alpha,
             beta=divergence.beta,
-            score=float(scores[place]),
+            score=float(_score(neighbours[place], codes)),
             difference=difference,
             standard_error=error,
             p_value=float(p_values[place]),
-            mean_score=float(means[place]),
+            mean_score=float(_score(means[place], codes)),
         )
     return named
 
 
 def _recommend(
-    everyone: _Contenders, rules: Mapping[str, Flags], p_chance: float
+    rules: Mapping[str, Flags],
+    rule: str,
+    flags: Flags,
+    codes: Indices,
+    groups: Indices | None,
+    p_chance: float,
 ) -> dict[str, Any]:
-    """Choose a rule, judge the choice, and compare it with the others."""
-    n_named = len(NAMED)
-    named = everyone.take(0, 2 * n_named)
-    rule = MEAN if _first_best(named.scores()) < n_named else NEIGHBOUR
-    flags, _ = named.cross_fit(_first_best)
-    found = compare_all(rules, everyone.groups, balanced_weights(everyone.codes))
+    """Judge the best rule of named divergences, or the learned one if that is clearly better."""
+    found = compare_all(rules, groups, balanced_weights(codes))
     p_values = {pair: max(p, p_chance) for pair, p in found.items()}
-    gain, _ = everyone.compare(rules[LEARNED], rules[rule])
+    gain, _ = _compare(rules[LEARNED], rules[rule], codes, groups)
     if gain > 0 and p_values[frozenset((LEARNED, rule))] < SIGNIFICANT:
         rule, flags = LEARNED, rules[LEARNED]
     return {
         "rule": rule,
-        "rule_score": float(_score(flags, everyone.codes)),
-        "rule_error": standard_error(flags, everyone.groups, everyone.codes),
+        "rule_score": float(_score(flags, codes)),
+        "rule_error": standard_error(flags, groups, codes),
         "rules": {
             name: RuleScore(
-                float(_score(one, everyone.codes)),
-                *everyone.compare(rules[rule], one),
+                float(_score(one, codes)),
+                *_compare(rules[rule], one, codes, groups),
                 p_values.get(frozenset((rule, name)), 1.0),
             )
             for name, one in rules.items()

@@ -268,7 +268,7 @@ def _judge_fold(
     These are permuted so many times, or dropped where that is zero.
     """
     train, test = regularize_fold(data, fold, regularize)
-    truth, model = data.codes[fold[1]], fit_fold(estimator, data, fold, train)
+    truth, model = data.y[fold[1]], fit_fold(estimator, data, fold, train)
     right = [model.predict(test) == truth]
     for rows in track(sets, "sets of channels"):
         if n_repeats:

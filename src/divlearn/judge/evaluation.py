@@ -20,6 +20,7 @@ from divlearn.fitting.folds import Fold, Folds, Splitter, fit_grouped, number_un
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import Labelled, label
 from divlearn.fitting.progress import narrated, tell
+from divlearn.fitting.targets import locate_errors
 from divlearn.hermitian import real_form
 from divlearn.judge import significance
 from divlearn.judge.answer import Summarised, say_how_many
@@ -232,7 +233,9 @@ def _cross_validate(
     with stoppable(lambda: any(results.values())):
         for number, (fold, name) in enumerate(steps):
             tell("fits", number, len(steps), f"fold {fold + 1}: {name}")
-            result = _predict(classifiers[name], data, regularize, folds[fold])
+            part = f"{len(folds[fold][0])} of {len(data.y)} matrices"
+            with locate_errors(f"{name}, fitted to {part}"):
+                result = _predict(classifiers[name], data, regularize, folds[fold])
             if is_interrupted():  # comparing with an unfinished fit would be unfair
                 raise KeyboardInterrupt
             results[name].append(result)
@@ -245,7 +248,7 @@ def _predict(
     started = time.perf_counter()
     train, test = regularize_fold(data, fold, regularize)
     predicted = fit_fold(classifier, data, fold, train).predict(test)
-    return predicted, time.perf_counter() - started
+    return _encode(predicted, data.classes), time.perf_counter() - started
 
 
 def regularize_fold(
@@ -263,7 +266,13 @@ def fit_fold(
     """Fit a clone to the matrices of the training part, with its labels and groups."""
     rows, _ = fold
     groups = None if data.groups is None else data.groups[rows]
-    return fit_grouped(clone(classifier), train, data.codes[rows], groups)
+    return fit_grouped(clone(classifier), train, data.y[rows], groups)
+
+
+def _encode(labels: Labels, classes: Labels) -> Indices:
+    """Return indices of labels among classes, -1 for those that are none of them."""
+    codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    return np.where(classes[codes] == labels, codes, -1)
 
 
 def _gather(results: Mapping[str, list[_Fitted]], data: Labelled, folds: Folds) -> Evaluation:

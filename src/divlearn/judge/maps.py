@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import Indices, RealArray, as_axis
 from divlearn.engines import Engine, get_engine
-from divlearn.fitting.folds import check_groups
+from divlearn.fitting.folds import number_units
+from divlearn.fitting.labelled import Labelled, label
 from divlearn.fitting.progress import narrated
-from divlearn.fitting.targets import check_labels, keep_classes
 from divlearn.hermitian import real_form
 from divlearn.judge import significance
 from divlearn.judge.answer import Point, Summarised, format_point
@@ -171,15 +171,16 @@ def plane_map(
     """
     chosen = get_engine(engine, accuracy=LEARNING_ACCURACY)
     matrices = check_spd(real_form(X), regularize=regularize, ndim=3)
-    codes = check_codes(y, len(matrices))
+    data, units = label_units(matrices, y, groups)
+    # Neighbours are matrices; where a class is one group, none of them has one of its class.
+    replace(data, groups=None).require_two("drop the class, or pass more of it")
     grid = check_axis(alphas, "alphas"), check_axis(betas, "betas")
     _check_signs(*grid)
-    known = check_group_codes(groups, len(matrices))
     with narrated("plane_map", verbose):
-        one_fold, points = np.zeros_like(codes), make_grid(*grid)
-        correct, judged = judge_neighbors(matrices, codes, one_fold, known, points, chosen)
-    known = None if known is None else known[judged]
-    return PlaneMap(*grid, correct[-1].reshape(*map(len, grid), -1), known)
+        one_fold, points = np.zeros_like(data.codes), make_grid(*grid)
+        correct, judged = judge_neighbors(matrices, data.codes, one_fold, units, points, chosen)
+    units = None if units is None else units[judged]
+    return PlaneMap(*grid, correct[-1].reshape(*map(len, grid), -1), units)
 
 
 def _check_signs(alphas: RealArray, betas: RealArray) -> None:
@@ -203,20 +204,9 @@ def make_grid(alphas: RealArray, betas: RealArray) -> RealArray:
     return np.column_stack([np.repeat(alphas, len(betas)), np.tile(betas, len(alphas))])
 
 
-def check_codes(y: ArrayLike, n_matrices: int) -> Indices:
-    classes, codes, counts = np.unique(
-        check_labels(y, n_matrices), return_inverse=True, return_counts=True
-    )
-    keep_classes(classes, counts, counts)
-    if counts.min() < 2:
-        raise ValueError(
-            f"class {classes[counts.argmin()]!s} has 1 matrix, but every class must have >= 2: "
-            "the only matrix of a class has no neighbour of its class; drop the class or pass "
-            "more matrices of it"
-        )
-    return codes
-
-
-def check_group_codes(groups: ArrayLike | None, n_matrices: int) -> Indices | None:
-    known = check_groups(groups, n_matrices)
-    return None if known is None else np.unique(known, return_inverse=True)[1]
+def label_units(
+    matrices: RealArray, y: ArrayLike, groups: ArrayLike | None
+) -> tuple[Labelled, Indices | None]:
+    """Label checked matrices; return also the numbers of their groups, if there are any."""
+    data = label(matrices, y, np.ones(len(matrices)), None, groups)
+    return data, None if data.groups is None else number_units(data.kept, data.groups)

@@ -7,10 +7,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import RealArray
 from divlearn.checks import RandomState, check_count
 from divlearn.engines import Engine, get_engine
-from divlearn.fitting.folds import count_groups, make_folds
 from divlearn.fitting.interrupts import stoppable
 from divlearn.fitting.progress import narrated, track
 from divlearn.fitting.selection import mean_with_error
@@ -70,30 +69,25 @@ def which_divergence(
     Use the nearest mean in airm, stein, burg or log-cosh: ...
     """
     with narrated("which_divergence", verbose):
+        default = _LIKELIHOOD_GRID if y is None else None
+        axes = _check_axis(alphas, "alphas", default), _check_axis(betas, "betas", default)
         if y is None:
-            _refuse_groups(groups)
-            axes = _check_axes(alphas, betas, _LIKELIHOOD_GRID)
+            if groups is not None:
+                raise ValueError(
+                    "groups must be None without labels: the likelihood holds nothing out; leave "
+                    "out groups, or pass y"
+                )
             matrices = check_spd(X, regularize=regularize, ndim=3)
             return _by_likelihood(matrices, *axes, get_engine(engine))
-        axes = _check_axes(alphas, betas, None)
         matrices = check_spd(real_form(X), regularize=regularize, ndim=3)
-        folds = _draw_folds(y, groups, len(matrices), check_count(cv, "cv", least=2), random_state)
+        data, units = maps.label_units(matrices, y, groups)
+        data.require_two("drop the class, or pass more of it")
+        folds = np.empty(len(matrices), dtype=np.intp)
+        parts = data.folds(check_count(cv, "cv", least=2), random_state)
+        for fold, (_, held_out) in enumerate(parts):
+            folds[held_out] = fold
         rough = get_engine(engine, accuracy=LEARNING_ACCURACY)
-        return judge_by_accuracy(matrices, *folds, *axes, rough)
-
-
-def _refuse_groups(groups: ArrayLike | None) -> None:
-    if groups is not None:
-        raise ValueError(
-            "groups must be None without labels: the likelihood holds nothing out; leave out "
-            "groups, or pass y"
-        )
-
-
-def _check_axes(
-    alphas: ArrayLike | None, betas: ArrayLike | None, default: RealArray | None
-) -> tuple[RealArray, RealArray]:
-    return _check_axis(alphas, "alphas", default), _check_axis(betas, "betas", default)
+        return judge_by_accuracy(matrices, data.codes, folds, units, *axes, rough)
 
 
 def _check_axis(values: ArrayLike | None, name: str, default: RealArray | None) -> RealArray:
@@ -104,23 +98,6 @@ def _check_axis(values: ArrayLike | None, name: str, default: RealArray | None) 
             "quadrant contains every divergence of the negative one"
         )
     return axis
-
-
-def _draw_folds(
-    y: ArrayLike, groups: ArrayLike | None, n_matrices: int, cv: int, random_state: RandomState
-) -> tuple[Indices, Indices, Indices | None]:
-    """Return codes of classes, the fold that holds out each matrix, and codes of groups."""
-    codes = maps.check_codes(y, n_matrices)
-    known = maps.check_group_codes(groups, n_matrices)
-    if known is not None and count_groups(codes, known).min() < 2:
-        raise ValueError(
-            "the smallest class has 1 group, must have >= 2; leave out groups, or drop the class"
-        )
-    assigned = np.empty(len(codes), dtype=np.intp)
-    folds = make_folds(cv, len(codes), codes, known, random_state=random_state)
-    for fold, (_, held_out) in enumerate(folds):
-        assigned[held_out] = fold
-    return codes, assigned, known
 
 
 def _by_likelihood(

@@ -84,7 +84,9 @@ def classifier_page(
     if found is not None:
         section = compare_with_baselines(found, X, y, groups)
         sections += [section] if section is not None else []
-    sections += channel_sections(X, y, groups, _channel_names(model))
+    names = getattr(model, "feature_names_in_", None)
+    channels = None if names is None else [str(one) for one in names]
+    sections += channel_sections(X, y, groups, channels)
     if hasattr(model, "message_"):
         sections.append(text_section("How the fit ended", as_sentence(model.message_)))
     detail = f"It was fitted to {len(X)} matrices of size {X.shape[-1]}."
@@ -104,11 +106,6 @@ def _divergence_sections(
     chosen = learned_points(model)
     star = "The star is the divergence that the model chose." if chosen else ""
     return [map_section(plane, chosen, "chosen", star)]
-
-
-def _channel_names(model: BaseEstimator) -> list[str] | None:
-    names = getattr(model, "feature_names_in_", None)
-    return None if names is None else [str(name) for name in names]
 
 
 def _say_accuracy(found: Evaluation) -> str:

@@ -97,8 +97,11 @@ def open_shards(
     client = None if dask is None else dask.connect()
     limit = _parse_limit(memory_limit) if client is None else None
     threads = 0 if client is None else sum(client.nthreads().values())
-    sources = open_sources(X, y, sample_weight, in_files=limit is not None)
-    sources = _cut(sources, block_size, threads)
+    sources = [
+        block
+        for source in open_sources(X, y, sample_weight, in_files=limit is not None)
+        for block in source.cut(_block_lengths(source.X, block_size, threads))
+    ]
     shrinkage = learn_shrinkage(regularize, partial(_mean_sizes, sources))
     name: Any = engine if dask is None else dask.engine
     n_threads = None if dask is None else dask.n_threads
@@ -145,14 +148,6 @@ def _parse_limit(limit: int | str | None) -> float | None:
     if isinstance(limit, bool) or not found or found[2] not in _UNITS:
         raise ValueError(f'memory_limit={limit!r} must be a number of bytes, or text such as "2GB"')
     return float(found[1]) * _UNITS[found[2]]
-
-
-def _cut(sources: Sequence[Source], block_size: int | None, threads: int) -> list[Source]:
-    """Cut sources into blocks."""
-    lengths = [_block_lengths(source.X, block_size, threads) for source in sources]
-    return [
-        block for source, some in zip(sources, lengths, strict=True) for block in source.cut(some)
-    ]
 
 
 def _block_lengths(X: Data, block_size: int | None, threads: int) -> Sequence[int]:
