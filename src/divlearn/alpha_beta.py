@@ -184,7 +184,11 @@ def pairwise_abld(
         return np.multiply(table, share, out=table)
     data = chosen.prepare(X)
     if Y is not None:
-        return _encode_other(chosen, data, Y, alpha, beta, out)
+        other = Y.matrices if isinstance(Y, Prepared) else check_spd(Y, ndim=3, name="Y")
+        common = np.result_type(data.dtype, other.dtype)
+        if data.dtype != common:
+            data = chosen.prepare(data.matrices.astype(common))
+        return chosen.encode(data, Prepared.checked(other), alpha, beta, out=out)
     out = check_out(out, (data.n_matrices, data.n_matrices), data.dtype)
     if np.ndim(alpha) == np.ndim(beta) == 0 and alpha == beta and len(out) > 64:
         _fill_symmetric(chosen, data.matrices, alpha, out)
@@ -192,21 +196,6 @@ def pairwise_abld(
         chosen.encode(data, Prepared.checked(data.matrices), alpha, beta, out=out)
     np.fill_diagonal(out, 0.0)
     return out
-
-
-def _encode_other(
-    engine: Engine,
-    data: Prepared,
-    Y: ArrayLike | Prepared,
-    alpha: float,
-    beta: float,
-    out: RealArray | None,
-) -> RealArray:
-    other = Y.matrices if isinstance(Y, Prepared) else check_spd(Y, ndim=3, name="Y")
-    common = np.result_type(data.dtype, other.dtype)
-    if data.dtype != common:
-        data = engine.prepare(data.matrices.astype(common))
-    return engine.encode(data, Prepared.checked(other), alpha, beta, out=out)
 
 
 def _fill_symmetric(engine: Engine, matrices: RealArray, alpha: float, out: RealArray) -> None:

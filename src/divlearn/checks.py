@@ -1,7 +1,7 @@
 """Checks of parameters, labels and results of estimators, and of optional packages."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import import_module
 from numbers import Integral
 from typing import Any, TypeGuard
@@ -48,6 +48,11 @@ def check_number(value: object, name: str, *, positive: bool = False, word: str 
         allowed = f'"{word}" or ' if word else ""
         relation = ">" if positive else ">="
         raise ValueError(f"{name}={value!r} must be {allowed}a finite number {relation} 0")
+
+
+def check_name(value: object, name: str, known: Collection[str]) -> None:
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"{name}={value!r} must be one of {', '.join(known)}")
 
 
 def check_finite(value: float, what: str, where: str, *, or_infinite: bool = False) -> None:

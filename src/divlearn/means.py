@@ -117,11 +117,8 @@ def mean_abld(
         search = search_mean(*objective.point, objective.start(init), tol, max_iter)
         (found,) = run_searches([search], lambda _, trials: [objective.at(trials[0])])
     found = replace(found, mean=found.mean.astype(objective.dtype))
-    return found if share == 1 else _of_complex(found, share)
-
-
-def _of_complex(found: MeanResult, share: float) -> MeanResult:
-    """Return what a centroid of real forms says of Hermitian matrices."""
+    if share == 1:
+        return found
     return replace(
         found,
         mean=from_real_form(found.mean),

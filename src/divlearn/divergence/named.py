@@ -179,7 +179,13 @@ def get_divergence(divergence: DivergenceLike) -> Divergence:
     if isinstance(divergence, Divergence):
         return divergence
     if isinstance(divergence, str):
-        return _get_named(divergence)
+        known = _NAMES.get(plain_name(divergence))
+        if known is None:
+            raise ValueError(
+                f"divergence={divergence!r} must be one of {_list_names(DIVERGENCES.values())}, or "
+                "a pair (alpha, beta)"
+            )
+        return known
     if isinstance(divergence, Mapping):
         return _pair(divergence)
     if callable(divergence):
@@ -234,16 +240,6 @@ def for_pyriemann(divergence: DivergenceLike) -> dict[str, Callable[..., RealArr
     """
     known = get_divergence(divergence)
     return {"mean": known.mean, "distance": known}
-
-
-def _get_named(name: str) -> Divergence:
-    known = _NAMES.get(plain_name(name))
-    if known is None:
-        raise ValueError(
-            f"divergence={name!r} must be one of {_list_names(DIVERGENCES.values())}, or a pair "
-            "(alpha, beta)"
-        )
-    return known
 
 
 def _list_names(divergences: Iterable[Divergence]) -> str:

@@ -114,13 +114,9 @@ class MatrixClassifierMixin(ClassifierMixin, MatricesMixin):  # type: ignore[mis
         model: Any = self
         # Scores that differ by rounding may tie as probabilities, so these come first.
         known = hasattr(model, "predict_proba")
-        return best_codes(model.predict_proba(X) if known else model.decision_function(X))
-
-
-def best_codes(scores: RealArray) -> Indices:
-    """Find the classes of the highest scores, the first that tie; a single score is of two."""
-    best = scores > 0 if scores.ndim == 1 else scores.argmax(axis=1)
-    return best.astype(np.intp)
+        scores = model.predict_proba(X) if known else model.decision_function(X)
+        best = scores > 0 if scores.ndim == 1 else scores.argmax(axis=1)
+        return best.astype(np.intp)
 
 
 @dataclass(frozen=True, eq=False)

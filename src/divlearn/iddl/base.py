@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.checks import RandomState, check_count, check_number
+from divlearn.checks import RandomState, check_count, check_name, check_number
 from divlearn.engines import Engine
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import MatricesMixin
@@ -77,10 +77,11 @@ class Recipe:
 
     def check(self) -> None:
         """Raise unless all values are among those above."""
-        _check_name("solver", self.solver, list(SOLVERS))
-        _check_name("learn", self.learn, list(_MOVED))
-        if isinstance(self.init, str):
-            _check_name("init", self.init, [*METHODS, "or an array of atoms"])
+        check_name(self.solver, "solver", SOLVERS)
+        check_name(self.learn, "learn", _MOVED)
+        if isinstance(self.init, str) and self.init not in METHODS:
+            names = ", ".join(METHODS)
+            raise ValueError(f"init={self.init!r} must be one of {names}, or an array of atoms")
         if self.atoms_per_class is not None:
             check_count(self.atoms_per_class, "atoms_per_class")
         if self.penalty not in ("auto", "cv"):
@@ -96,11 +97,6 @@ class Recipe:
         if isinstance(self.penalty, str):
             return None
         return float(self.penalty) / (n_matrices if self.penalty_per_matrix else 1)
-
-
-def _check_name(name: str, value: str, known: Sequence[str]) -> None:
-    if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{name}={value!r} must be one of {', '.join(known)}")
 
 
 def default_atoms(n_matrices: int, n_groups: int) -> int:

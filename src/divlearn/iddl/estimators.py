@@ -11,7 +11,7 @@ from scipy.special import softmax
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from divlearn.arrays import RealArray
-from divlearn.checks import ClassWeight, RandomState
+from divlearn.checks import ClassWeight, RandomState, check_name
 from divlearn.engines import Engine
 from divlearn.fitting.calibration import calibrate, calibrate_by, log_softmax
 from divlearn.fitting.folds import Splitter
@@ -191,8 +191,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
         >>> IDDLClassifier.paper("V", code=True).recipe.start
         (1.0, 1.0)
         """
-        if loss not in LOSSES:
-            raise ValueError(f"loss={loss!r} must be one of {', '.join(LOSSES)}")
+        check_name(loss, "loss", LOSSES)
         recipe = Recipe(solver="bcd", init="kmeans", atoms_per_class=5, penalty="cv")
         if code:
             start = (1.0, 1.0) if starts_from_grid(divergence) else None

@@ -40,7 +40,7 @@ class Choice:
     rows: Indices  # what was held out, fold by fold
     scores: RealArray  # of these rows, shape (n_rows, n_outputs)
     shares: RealArray  # of these rows in the held-out loss
-    heads: Sequence[Head | None] = ()  # near to those of everything
+    heads: Sequence[Head] = ()  # near to those of everything
     learned: bool = False  # whether the heads are for learned models, not for the first ones
     joined: Choice | None = None  # heads for the first models, whose scores are averaged with these
 
@@ -97,20 +97,13 @@ def judge_fixed(
         return {points[0]: known.shares}
     whole, found = _designs(parts, features), {}
     # Divergences of an atom are alike: together, their weights are near to those of one alone.
-    near = [_sum_pairs(head, n_pairs) for head in known.heads]
+    near = [(W.reshape(len(W), -1, n_pairs).sum(axis=2), bias) for W, bias in known.heads]
     for pair, point in enumerate(points):
         own = (slice(None), slice(pair, None, n_pairs))
         designs = [(seen[own], unseen[own]) for seen, unseen in whole]
         (choice,) = _follow_penalties(parts, designs, known.loss, [known.penalty], judge, near)
         found[point] = choice.shares
     return found
-
-
-def _sum_pairs(head: Head | None, n_pairs: int) -> Head | None:
-    if head is None:
-        return None
-    weights, bias = head
-    return weights.reshape(len(weights), -1, n_pairs).sum(axis=2), bias
 
 
 def choose_heads(
@@ -142,7 +135,7 @@ def _follow_penalties(
     loss: Loss,
     penalties: Sequence[float],
     judge: Judge,
-    near: Sequence[Head | None] = (),
+    near: Sequence[Head] = (),
 ) -> list[Choice]:
     """Judge heads, the largest penalty first; weaker ones take longest, and end where they lose."""
     rows = np.concatenate([part.rows for part in parts])
@@ -150,21 +143,15 @@ def _follow_penalties(
         Samples(part.shards, part.targets, [seen], loss.bias)
         for part, (seen, _) in zip(parts, designs, strict=True)
     ]
-    heads = list(near) or [None] * len(parts)
+    warm: Sequence[Head | None] = near or [None] * len(parts)
+    rough = loss.with_tolerance(JUDGED)
     choices: list[Choice] = []
     for penalty in track(sorted(penalties, reverse=True), "penalties"):
-        calls = [
-            partial(solve_head, loss.with_tolerance(JUDGED), one, penalty, warm)
-            for one, warm in zip(samples, heads, strict=True)
-        ]
-        heads = [head for head, _ in side_by_side(calls, parts[0].n_workers)]
-        scores = np.concatenate(
-            [
-                to_host(scores_of(head, unseen))
-                for head, (_, unseen) in zip(heads, designs, strict=True)
-                if head is not None
-            ]
-        )
+        known = zip(samples, warm, strict=True)
+        calls = [partial(solve_head, rough, one, penalty, head) for one, head in known]
+        warm = heads = [head for head, _ in side_by_side(calls, parts[0].n_workers)]
+        judged = zip(heads, designs, strict=True)
+        scores = np.concatenate([to_host(scores_of(head, unseen)) for head, (_, unseen) in judged])
         choices.append(Choice(loss, penalty, rows, scores, judge(scores, rows), heads))
         losses = [one.held_out_loss for one in choices]
         if losses[-1] > _WORSE * min(losses) or min(losses) < min(losses[-2:]):

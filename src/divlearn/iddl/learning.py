@@ -230,7 +230,7 @@ def _refit(
 ) -> list[Model]:
     """Solve for heads again on everything; after Ctrl-C the others keep those of their folds."""
     known = zip(models, choice.heads, strict=True)
-    refitted = [replace(model, head=head) for model, head in known if head is not None]
+    refitted = [replace(model, head=head) for model, head in known]
     loss = choice.loss.with_tolerance(JUDGED)
 
     def refit(model: Model, seen: RealArray) -> Model:

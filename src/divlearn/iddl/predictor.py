@@ -123,7 +123,7 @@ class IDDLPredictor(IDDLBase):
                         break
             joined = join_ranks(kept, task) if len(kept) > 1 else kept[0]
             self._keep_losses(joined, task)
-            if self._adds_discriminants(task):
+            if self.loss == "auto" and self.cv is not None and task.codes is not None:
                 with stoppable(lambda: joined):
                     joined = add_discriminants(joined, task)
         self._keep(joined, task)
@@ -134,10 +134,6 @@ class IDDLPredictor(IDDLBase):
         if self.max_iter != "auto" or task.codes is None or len(choice.rows) < _MANY:
             return False
         return bool((choice.scores.argmax(axis=1) == task.codes[choice.rows]).all())
-
-    def _adds_discriminants(self, task: Task) -> bool:
-        """Whether to try discriminants of the features: for classes, if no loss is given."""
-        return self.loss == "auto" and task.codes is not None and self.cv is not None
 
     def _ranks(self, d: int) -> list[int | None]:
         """Return the ranks of atoms, None for full rank."""
@@ -152,15 +148,8 @@ class IDDLPredictor(IDDLBase):
     def _learn(self, task: Task, seed: int, rank: int | None = None) -> Learned:
         """Train one model of everything, or models of the folds."""
         n_atoms = self._count_atoms(task.n_seen, task.n_groups, rank)
-        losses = self._losses(task)
-        # Heads that are solved for again in the end need few digits while atoms move.
-        given = self._how.fixed_penalty(task.n_seen)
-        settings = self._settings(
-            losses[0] if self.cv is None else losses[0].with_tolerance(),
-            given,
-            self._iterations(task, n_atoms, rank),
-            seed,
-        )
+        losses, given = self._losses(task), self._how.fixed_penalty(task.n_seen)
+        settings = self._settings(task, losses[0], n_atoms, rank, seed)
         make_atoms = partial(self._first_atoms, task, n_atoms, seed, rank)
         whole = None
         if self.cv is None or not task.folds:  # one model; folds then only choose the settings
@@ -252,14 +241,17 @@ class IDDLPredictor(IDDLBase):
         work = len(task.folds) * len(task.wanted) * n_atoms * task.shards.d**3
         return int(np.clip(_MOST_WORK // work, _FEWEST_ITERATIONS, _ITERATIONS))
 
-    def _settings(self, loss: Loss, given: float | None, max_iter: int, seed: int) -> Settings:
-        how = self._how
+    def _settings(
+        self, task: Task, loss: Loss, n_atoms: int, rank: int | None, seed: int
+    ) -> Settings:
+        how, given = self._how, self._how.fixed_penalty(task.n_seen)
         return Settings(
-            loss,
+            # Heads that are solved for again in the end need few digits while atoms move.
+            loss if self.cv is None else loss.with_tolerance(),
             penalty=_LEARNING_PENALTY if given is None else given,
             tether=_TETHER if how.solver == "joint" and self.cv is not None else 0.0,
             solver=how.solver,
-            max_iter=max_iter,
+            max_iter=self._iterations(task, n_atoms, rank),
             learn_atoms="atoms" in how.moved,
             learn_parameters="divergences" in how.moved,
             seed=seed,

@@ -109,7 +109,14 @@ def minimize_lbfgs(
         progress = Progress(iteration, trial, problem.size(slope))
         if end := progress.end(max_iter, tol, callback):
             return end
-        found = _line_search(problem, trial, slope, limits, learned, first_step)
+        found = None
+        if len(learned):
+            free = (slope != 0).astype(float)
+            found = search(problem, trial, slope, -learned.multiply(slope, free), limits)
+        if found is None:  # what was learned leads nowhere, or there is nothing yet
+            learned.clear()
+            steepest = -slope * (first_step / problem.size(slope))
+            found = search(problem, trial, slope, steepest, limits)
         if found is None:
             return progress.stuck()
         following, step = found
@@ -118,24 +125,6 @@ def minimize_lbfgs(
         learned.learn(step, change - gradient)
         trial, gradient = following, change
         limits = problem.limits(trial.point)
-
-
-def _line_search(
-    problem: Problem,
-    trial: Trial,
-    slope: RealArray,
-    limits: RealArray | float,
-    learned: Memory,
-    first_step: float,
-) -> tuple[Trial, RealArray] | None:
-    """Step along the learned direction, or along the gradient where that fails; None if both do."""
-    free = (slope != 0).astype(float)
-    if len(learned):
-        found = search(problem, trial, slope, -learned.multiply(slope, free), limits)
-        if found is not None:
-            return found
-        learned.clear()
-    return search(problem, trial, slope, -slope * (first_step / problem.size(slope)), limits)
 
 
 def minimize_conjugate_gradient(

@@ -13,7 +13,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
 
 from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
-from divlearn.checks import ClassWeight, RandomState
+from divlearn.checks import ClassWeight, RandomState, check_name
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.calibration import SCORES, Forms
 from divlearn.fitting.folds import Splitter
@@ -61,7 +61,7 @@ class Machine:
 Model = Linear | Quadratic | Machine
 Learn = Callable[..., Model]  # of parameters
 
-_POINTS = ("mean", "identity")
+POINTS = ("mean", "identity")  # of tangency
 _PENALTIES = [1.0, 10.0, 100.0, 1000.0]  # of logistic regression, the strongest first
 _ROUNDING = 1e-12
 
@@ -131,9 +131,8 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
         self.n_jobs, self.regularize = n_jobs, regularize
 
     def _check_parameters(self) -> None:
-        if self.model not in _METHODS:
-            raise ValueError(f"model={self.model!r} must be one of {', '.join(_METHODS)}")
-        check_point(self.at)
+        check_name(self.model, "model", _METHODS)
+        check_name(self.at, "at", POINTS)
 
     @property
     def _nested(self) -> bool:  # type: ignore[override]
@@ -178,11 +177,6 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
 # --- features, shared by all estimators of a training -------------------------------------------
 
 
-def check_point(at: str) -> None:
-    if at not in _POINTS:
-        raise ValueError(f"at={at!r} must be one of {', '.join(_POINTS)}")
-
-
 def space(training: Folded, at: str, number: int) -> tuple[RealArray, RealArray, float]:
     """Whitener of a part, the vectors of all matrices by it, and the deviation of the part's."""
     X, rows = training.there, training.parts[number][0]
@@ -217,13 +211,9 @@ def spread(vectors: RealArray) -> float:
 # --- methods --------------------------------------------------------------------------------------
 
 
-def _shares(y: Indices, weights: RealArray) -> RealArray:
-    shares = np.bincount(y, weights)
-    return shares / shares.sum()
-
-
 def _lda(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
-    found = fit_lda(vectors, y, _shares(y, weights))
+    shares = np.bincount(y, weights)
+    found = fit_lda(vectors, y, shares / shares.sum())
     return lambda: found
 
 

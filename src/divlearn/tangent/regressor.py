@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import eigh, svd
 
 from divlearn.arrays import RealArray, to_host
-from divlearn.checks import RandomState
+from divlearn.checks import RandomState, check_name
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Grid
@@ -17,7 +17,7 @@ from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
 from divlearn.heads.discriminants import Linear
 from divlearn.kernels.classifier import Candidate
 from divlearn.log_vectors import log_vectors
-from divlearn.tangent.classifier import check_point, space
+from divlearn.tangent.classifier import POINTS, space
 
 _PENALTIES = tuple(10.0 ** (power / 2) for power in range(-8, 9))  # to choose from
 
@@ -72,7 +72,7 @@ class TangentRegressor(HeldOutRegressor[Candidate]):
         self.engine, self.n_jobs, self.regularize = engine, n_jobs, regularize
 
     def _check_parameters(self) -> None:
-        check_point(self.at)
+        check_name(self.at, "at", POINTS)
 
     def _grid(self, training: NumberedTraining) -> Grid[Candidate]:
         return Grid([(("penalty", one),) for one in _PENALTIES])
