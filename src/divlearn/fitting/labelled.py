@@ -171,6 +171,7 @@ class Labelled(Checked):
     codes: Indices  # indices of classes
     classes: Labels
     weights: RealArray
+    sample_weights: RealArray  # without those of classes, which are no part of held-out figures
     kept: Indices  # positions among the matrices that were given
     y: Labels  # labels of all that were given
     groups: Labels | None = None  # likewise
@@ -221,14 +222,15 @@ def label(
     seen = np.flatnonzero(weights)  # "balanced" is about these
     classes, codes, counts = np.unique(labels[seen], return_inverse=True, return_counts=True)
     factors = class_factors(class_weight, classes, counts)
+    own = weights[seen]
     with np.errstate(over="ignore"):
-        weights = weights[seen] * factors[codes]
+        weights = own * factors[codes]
     kept = keep_classes(classes, counts, np.bincount(codes, weights))
     rows = np.flatnonzero(weights)
     codes = (np.cumsum(kept) - 1)[codes[rows]]
-    seen, weights = seen[rows], normalize_weights(weights[rows])
+    seen, weights, own = seen[rows], normalize_weights(weights[rows]), normalize_weights(own[rows])
     known = check_groups(groups, len(labels))
-    return Labelled(matrices[seen], codes, classes[kept], weights, seen, labels, known)
+    return Labelled(matrices[seen], codes, classes[kept], weights, own, seen, labels, known)
 
 
 def real_training(estimator: BaseEstimator, X: ArrayLike) -> ArrayLike:

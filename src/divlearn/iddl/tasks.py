@@ -177,9 +177,8 @@ def sharded_classes_task(
     sample, wanted, weights, n_seen = draw_sample(shards, targets, engine, seeds[1])
     codes = wanted.argmax(axis=1)
     assert sample.whole is not None
-    data = Labelled(
-        sample.whole.matrices, codes, classes, weights, np.arange(len(codes)), classes[codes]
-    )
+    places, labels = np.arange(len(codes)), classes[codes]
+    data = Labelled(sample.whole.matrices, codes, classes, weights, weights, places, labels)
     task = labelled_task(sample, data, data.folds(cv, seeds[0]))
     return replace(task, shards=shards, targets=targets, n_seen=n_seen), data
 
