@@ -26,6 +26,7 @@ from divlearn.judge.significance import (
     balanced_weights,
     compare_all,
     compare_jointly,
+    least_above_chance,
     p_above_chance,
     standard_error,
 )
@@ -144,6 +145,7 @@ def _answer(
         chosen=tuple(places[choice] for choice in choices),
         chance=1 / len(counts),
         p_chance=p_chance,
+        p_least=len(rules) * least_above_chance(everyone.codes, everyone.groups),
         n_groups=None if everyone.groups is None else len(np.unique(everyone.groups)),
         **_recommend(everyone, rules, p_chance),
     )
