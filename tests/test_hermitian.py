@@ -163,6 +163,20 @@ def test_probabilities_are_those_of_real_matrices():
         np.testing.assert_allclose(given.weights_, real.weights_, rtol=1e-4)
 
 
+def test_stretching_brings_dispersions_to_one():
+    X = complex_wishart(8, 20, 3)
+    model = Recenter(stretch=True).fit(X[:15])
+    squares = (np.log(np.linalg.eigvalsh(model.transform(X[:15]))) ** 2).sum(axis=1)
+    assert squares.mean() == pytest.approx(1)
+    real, given = (Recenter(stretch=True).fit(one[:15]) for one in (X.real, X.real + 0j))
+    for moved in (real, given):
+        moved.partial_fit(X[15:].real, groups=["new"] * 5)
+    np.testing.assert_allclose(given.dispersions_, real.dispersions_)
+    for groups in (None, ["new"] * 20):
+        ours, theirs = (model.transform(X.real, groups) for model in (given, real))
+        np.testing.assert_allclose(ours, theirs, atol=1e-9)
+
+
 def test_functions_get_complex_matrices():
     X, y = classes(0, 8)
 

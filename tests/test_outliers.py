@@ -158,6 +158,31 @@ def test_online_and_batch_agree_in_the_long_run():
     assert online.spread_ == pytest.approx(batch.spread_, rel=0.1)
 
 
+@pytest.mark.parametrize("n_first", [2, 4, 5])
+def test_a_start_with_few_matrices_is_made_up_for(n_first):
+    """However little they differ by chance: matrices that are ignored would teach nothing."""
+    rejected = []
+    for seed in range(6):
+        X, is_artifact = simulate(seed, 0.1, n=120, d=4)
+        order = np.r_[np.arange(20, 120), np.arange(20)]  # begin with clean ones
+        X, is_artifact = X[order], is_artifact[order]
+        model = DivergenceOutliers().partial_fit(X[:n_first]).partial_fit(X[n_first:60])
+        rejected.append(model.predict(X[60:]) == -1)
+    rejected, is_artifact = np.array(rejected), is_artifact[60:]
+    assert rejected[:, ~is_artifact].mean() < 0.03
+    assert rejected[:, is_artifact].mean() > 0.5
+
+
+def test_copies_make_no_outliers_of_the_others():
+    """They have the same divergence, so that the nearer half hardly differs."""
+    kept = []
+    for seed in range(8):
+        X, _ = simulate(seed, 0.0, n=80, d=4)
+        X[:20] = X[0]
+        kept.append(DivergenceOutliers().fit(X).predict(X) == 1)
+    assert np.mean(kept) > 0.95
+
+
 def test_a_drift_is_followed_and_artifacts_are_not():
     X, _ = simulate(4, 0.0, n=300)
     gains = np.exp(np.linspace(0, 1.5, 300))[:, None, None]

@@ -6,6 +6,7 @@ from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import polygamma
 from sklearn.base import BaseEstimator, OutlierMixin
 
 from divlearn.arrays import Indices, RealArray
@@ -27,7 +28,7 @@ _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
 _STEPS = 50  # at most, to the median and to the outliers
 _STILL = 1e-6  # change of the mean distance in a step, relative, at which the median is found
 _LEAST = 1e-12  # of a divergence
-_LEAST_SPREAD = 1e-6  # of logarithms
+_LEAST_SHARE = 0.75  # of the spread of Gaussian scatter, see `_least_spread`
 _MAD = 0.6744897501960817  # median absolute deviation of a standard normal variable
 _CUT = 3.0  # z-score of matrices that do not count in location and spread
 
@@ -43,8 +44,8 @@ class DivergenceOutliers(OutlierMixin, MatricesMixin, BaseEstimator):  # type: i
               z(X) = \frac{\log D(X \,\|\, M) - m}{s} , \qquad \text{score}(X) = -z(X) .
 
     m and s are mean and standard deviation of the log-divergences, without those of outliers and of
-    matrices that almost equal M. None of the three is affected much as long as fewer than half of
-    the matrices are outliers.
+    matrices that almost equal M; s is at least 3/4 of that of Gaussian scatter. None of the three
+    is affected much as long as fewer than half of the matrices are outliers.
 
     Parameters
     ----------
@@ -115,9 +116,10 @@ class DivergenceOutliers(OutlierMixin, MatricesMixin, BaseEstimator):  # type: i
         self.n_features_in_, self.total_ = matrices.shape[-1], float(len(matrices))
         self.mean_ = self._find_median(matrices)
         logarithms = self._measure(matrices, self.mean_)
-        counted = logarithms[_find_inliers(logarithms)]
+        least = _least_spread(self.n_features_in_)
+        counted = logarithms[_find_inliers(logarithms, least)]
         self.location_ = float(counted.mean())
-        self.spread_ = max(float(counted.std()), _LEAST_SPREAD)
+        self.spread_ = max(float(counted.std()), least)
         scores = (self.location_ - logarithms) / self.spread_
         self.offset_ = (
             -float(self.threshold) if share is None else float(np.quantile(scores, share))
@@ -188,7 +190,7 @@ class DivergenceOutliers(OutlierMixin, MatricesMixin, BaseEstimator):  # type: i
             share = 1 / self.total_
             self.location_ += share * deviation
             variance = (1 - share) * (self.spread_**2 + share * deviation**2)
-            self.spread_ = max(float(np.sqrt(variance)), _LEAST_SPREAD)
+            self.spread_ = max(float(np.sqrt(variance)), _least_spread(self.n_features_in_))
 
     def score_samples(self, X: ArrayLike) -> RealArray:
         """Scores of matrices, shape (n_matrices,); the lower, the more abnormal."""
@@ -205,13 +207,20 @@ class DivergenceOutliers(OutlierMixin, MatricesMixin, BaseEstimator):  # type: i
         return np.where(self.decision_function(X) < 0, -1, 1)
 
 
-def _find_inliers(logarithms: RealArray) -> NDArray[np.bool_]:
+def _least_spread(d: int) -> float:
+    """Spread of log-divergences that is plausible; few matrices may differ by less."""
+    # Squared distances of Gaussian scatter in all directions have a chi-squared distribution. In
+    # fewer directions the spread of their logarithms is larger.
+    return _LEAST_SHARE * float(np.sqrt(polygamma(1, d * (d + 1) / 4)))
+
+
+def _find_inliers(logarithms: RealArray, least: float) -> NDArray[np.bool_]:
     """Whether log-divergences belong to the bulk of them, which is found from the lower half."""
     kept = logarithms <= np.median(logarithms)
     for _ in range(_STEPS):
         middle = np.median(logarithms[kept])
         spread = np.median(np.abs(logarithms[kept] - middle)) / _MAD
-        width = _CUT * max(spread, _LEAST_SPREAD)
+        width = _CUT * max(spread, least)
         near = logarithms <= middle + width
         if np.array_equal(near, kept):
             break

@@ -7,6 +7,7 @@ import inspect
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.metrics import accuracy_score
 from test_abuse_estimators import ESTIMATORS, SEED, answers
 
 import divlearn
@@ -102,6 +103,20 @@ def test_weights_far_apart(name):
     fitted = clone(MODELS[name]).fit(X, Y, sample_weight=weights)
     for method, values in answers(fitted, X).items():
         assert np.isfinite(values).all(), method
+
+
+@pytest.mark.parametrize(
+    "name", ["SPDClassifier", "DivergenceKernelClassifier", "TangentClassifier"]
+)
+def test_held_out_accuracies_are_of_matrices_and_not_of_classes(name):
+    """As `score` has them, which takes weights of matrices only."""
+    given = MODELS | {"TangentClassifier": divlearn.TangentClassifier(cv=2, **SEED)}
+    model = clone(given[name]).set_params(class_weight={0: 9.0, 1: 1.0, 2: 1.0})
+    model.fit(X, Y, sample_weight=WEIGHTS)
+    found = model.oof_accuracy_["average"] if name == "SPDClassifier" else model.held_out_accuracy_
+    seen = WEIGHTS > 0
+    predicted = model.oof_proba_[seen].argmax(axis=1)
+    assert found == pytest.approx(accuracy_score(Y[seen], predicted, sample_weight=WEIGHTS[seen]))
 
 
 def test_weights_have_a_mean_of_one():

@@ -12,7 +12,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from divlearn.committee import SPDClassifier
 from divlearn.datasets import make_wishart_clusters
-from divlearn.judge import Evaluation, default_classifiers, evaluate
+from divlearn.judge import Evaluation, default_classifiers, evaluate, which_divergence
 from divlearn.judge.significance import compare_paired
 from divlearn.nearest import DivergenceKNN, DivergenceMDM
 
@@ -69,6 +69,22 @@ def test_errors_name_the_classifier_and_its_training_part(data):
     message = "committee, fitted to 17 of 22 matrices: class bark has 1 matrix, must have >= 2"
     with pytest.raises(ValueError, match=message):
         evaluate(X[rows], y[rows], {"committee": SPDClassifier(("tangent lda",))})
+
+
+def test_few_groups_cannot_be_significant_and_the_summary_says_so():
+    """Even if every matrix is classified right."""
+    X, y = make_wishart_clusters(2, 20, 3, separation=30, random_state=0)
+    groups = np.arange(40) % 5
+    found = evaluate(X, y, CLASSIFIERS, groups=groups)
+    assert found.accuracy("near") == found.accuracy("mean") == 1
+    assert found.p_chance == pytest.approx(2 / 2**5)
+    assert "With so few groups p is 0.062 or more; pass more of them." in found.summary()
+    assert "With so few" not in evaluate(X, y, CLASSIFIERS).summary()
+    answer = which_divergence(X, y, groups=groups)
+    assert answer.p_chance == answer.p_least == pytest.approx(3 / 2**5)
+    assert "With so few groups p is 0.094 or more; pass more of them." in answer.summary()
+    shuffled = np.random.default_rng(0).permutation(y)
+    assert "With so few" not in which_divergence(X, shuffled).summary()
 
 
 def test_tables(data):

@@ -163,7 +163,7 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
     def _figure(self, name: str, member: BaseEstimator, training: Training) -> str:
         data, tested = training.data, training.tested
         right = member.oof_proba_[data.kept[tested]].argmax(axis=1) == data.codes[tested]
-        return f"accuracy: {name} {np.average(right, weights=data.weights[tested]):.1%}"
+        return f"accuracy: {name} {np.average(right, weights=data.sample_weights[tested]):.1%}"
 
     def _weigh(self, training: Training) -> None:
         data, tested = training.data, training.tested
@@ -182,7 +182,8 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
             name: p.argmax(axis=1) == data.codes[tested]
             for name, p in zip([*self.members_, "average"], [*honest, average], strict=True)
         }
-        self.oof_accuracy_ = {n: float(np.average(r, weights=counts)) for n, r in right.items()}
+        shares = data.sample_weights[tested]
+        self.oof_accuracy_ = {n: float(np.average(r, weights=shares)) for n, r in right.items()}
         simple = {name: right[name] for name in self.members_ if name != "iddl"}
         self.simple_ = find_simple(simple, right["average"], counts, units)
         say(self, self.summary())

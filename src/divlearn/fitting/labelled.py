@@ -166,6 +166,7 @@ class Labelled(Checked):
 
     codes: Indices  # indices of classes
     classes: Labels
+    sample_weights: RealArray  # without those of classes, which are no part of held-out figures
 
     @property
     def strata(self) -> Indices:
@@ -213,14 +214,15 @@ def label(
     seen = np.flatnonzero(weights)  # "balanced" is about these
     classes, codes, counts = np.unique(labels[seen], return_inverse=True, return_counts=True)
     factors = class_factors(class_weight, classes, counts)
+    own = weights[seen]
     with np.errstate(over="ignore"):
-        weights = weights[seen] * factors[codes]
+        weights = own * factors[codes]
     kept = keep_classes(classes, counts, np.bincount(codes, weights))
     rows = np.flatnonzero(weights)
     codes = (np.cumsum(kept) - 1)[codes[rows]]
-    seen, weights = seen[rows], normalize_weights(weights[rows])
+    seen, weights, own = seen[rows], normalize_weights(weights[rows]), normalize_weights(own[rows])
     known = check_groups(groups, len(labels))
-    return Labelled(matrices[seen], weights, seen, labels, known, codes, classes[kept])
+    return Labelled(matrices[seen], weights, seen, labels, known, codes, classes[kept], own)
 
 
 def real_training(estimator: BaseEstimator, X: ArrayLike) -> ArrayLike:

@@ -198,7 +198,8 @@ class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], G
         self.oof_proba_ = data.spread(chosen.rows, chosen.probabilities)
         self._optimistic_proba = data.spread(chosen.rows, chosen.optimistic)
         right = chosen.probabilities.argmax(axis=1) == data.codes[chosen.rows]
-        self.held_out_accuracy_ = float(np.average(right, weights=data.weights[chosen.rows]))
+        shares = data.sample_weights[chosen.rows]
+        self.held_out_accuracy_ = float(np.average(right, weights=shares))
         figure = f"accuracy {self.held_out_accuracy_:.3f}"
         self._keep_tried(training, held_out, grid, chosen.best, figure)
 

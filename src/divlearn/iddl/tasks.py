@@ -164,7 +164,7 @@ def sharded_classes_task(
     block, wanted, weights, n_seen = draw_sample(shards, targets, engine, seeds[1])
     codes = wanted.argmax(axis=1)
     rows = np.arange(len(codes))
-    data = Labelled(block.matrices, weights, rows, classes[codes], None, codes, classes)
+    data = Labelled(block.matrices, weights, rows, classes[codes], None, codes, classes, weights)
     task = make_task(block, data, data.folds(cv, seeds[0]))
     return replace(task, shards=shards, targets=targets, n_seen=n_seen)
 

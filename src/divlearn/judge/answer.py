@@ -9,7 +9,7 @@ from html import escape
 from typing import Any, Literal
 
 from divlearn.arrays import RealArray
-from divlearn.judge.significance import SIGNIFICANT
+from divlearn.judge.significance import SIGNIFICANT, say_too_few
 from divlearn.likelihood.members import Point
 
 MEAN, NEIGHBOUR, LEARNED = "nearest mean", "nearest neighbour", "learned nearest neighbour"
@@ -120,6 +120,7 @@ class WhichDivergence(Summarised):
     chosen : tuple of (alpha, beta), the point chosen without each fold.
     chance : float, score of predictions that are independent of the classes.
     p_chance : float, p-value of no rule being better than chance (Bonferroni over the rules).
+    p_least : float, the smallest that ``p_chance`` can be: with few groups it is not significant.
     n_groups : int or None, number of groups.
     rule : {"nearest mean", "nearest neighbour", "learned nearest neighbour"}
         The recommended rule: that of the highest score of all named divergences, for means and for
@@ -157,6 +158,7 @@ class WhichDivergence(Summarised):
     chosen: tuple[Point, ...] = ()
     chance: float = math.nan
     p_chance: float = math.nan
+    p_least: float = 0.0
     n_groups: int | None = None
     rule: str = ""
     rule_score: float = math.nan
@@ -211,6 +213,7 @@ def _say_chance(answer: WhichDivergence) -> str:
         "No divergence separates these classes significantly better than chance: with the "
         f"divergence chosen without each fold, the held-out {answer.measure} is {scores}, and "
         f"chance is {answer.chance:.1%} (p = {answer.p_chance:.2g}, {_say_matrices(answer)})."
+        f"{say_too_few(answer.p_least, answer.n_groups)}"
     )
 
 

@@ -24,6 +24,7 @@ from divlearn.judge.significance import (
     balanced_weights,
     compare_all,
     compare_jointly,
+    least_above_chance,
     p_above_chance,
     standard_error,
 )
@@ -129,6 +130,7 @@ def _answer(
         chosen=tuple(places[choice] for choice in choices),
         chance=1 / len(counts),
         p_chance=p_chance,
+        p_least=len(rules) * least_above_chance(codes, groups),
         n_groups=None if groups is None else len(np.unique(groups)),
         **_recommend(rules, best, chosen, codes, groups, p_chance),
     )

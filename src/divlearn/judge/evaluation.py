@@ -144,9 +144,11 @@ class Evaluation(Summarised):
             return f"{text}."
         text += f", the highest of {len(self.predictions)} and therefore optimistic."
         if self.p_chance >= SIGNIFICANT:
+            least = significance.least_above_chance(self.codes, self.groups)
             return (
                 f"{text} No classifier is significantly better than chance (p = "
                 f"{self.p_chance:.2g} by t-tests of balanced accuracies)."
+                f"{significance.say_too_few(len(self.predictions) * least, self.groups)}"
             )
         ties = [row.name for row in others if row.versus_best.p_value >= SIGNIFICANT]
         if not ties:

@@ -38,15 +38,27 @@ def p_above_chance(flags: NDArray[np.bool_], codes: Indices, groups: _Groups = N
     # Predictions that are independent of the classes have the balanced accuracy 1 / n_classes,
     # however often they name each class. This does not hold for the accuracy: where one class has
     # 80 % of the matrices, it is 80 % for one rule and 50 % for another.
-    classes, codes, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    classes, codes = np.unique(codes, return_inverse=True)
     units = np.arange(len(codes)) if groups is None else groups
     excess = float(np.mean(balanced_weights(codes) * flags)) - 1 / len(classes)
     error = np.sqrt(_SHARED_LABELS) * standard_error(flags, units, codes)
     degrees = max(int(count_groups(codes, units).min()) - 1, 1)
     p = float(excess <= 0) if error == 0 else float(stdtr(degrees, -excess / error))
-    # With few groups a t-test would claim more than the chance of naming the classes of all groups.
-    least = np.exp(-len(np.unique(units)) * entropy(counts))
-    return p if excess <= 0 else max(p, float(least))
+    return p if excess <= 0 else max(p, least_above_chance(codes, groups))
+
+
+def least_above_chance(codes: Indices, groups: _Groups = None) -> float:
+    """Return the chance of naming the classes of all groups: with few, a t-test claims more."""
+    n_units = len(codes) if groups is None else len(np.unique(groups))
+    return float(np.exp(-n_units * entropy(np.unique(codes, return_counts=True)[1])))
+
+
+def say_too_few(least: float, groups: object) -> str:
+    """Say that no accuracy can be significant, where the least p-value that there can be is not."""
+    if least < SIGNIFICANT:
+        return ""
+    units = "matrices" if groups is None else "groups"
+    return f" With so few {units} p is {min(least, 1.0):.2g} or more; pass more of them."
 
 
 def standard_error(

@@ -28,7 +28,7 @@ from divlearn.nearest.fields import balance, is_sequence, known_field, measure_f
 from divlearn.nearest.online import check_forgetting, continue_means, fade, find_codes
 from divlearn.nearest.search import CANDIDATES, choose_divergence, find_slope
 from divlearn.threads import limit_blas
-from divlearn.weights import check_weights, normalize_weights
+from divlearn.weights import normalize_weights
 
 _ROUGH_ACCURACY = 1e-3  # candidates differ by more than digits of the smallest eigenvalues
 
@@ -160,15 +160,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         engine = get_engine(labelled.engine_of(self))
         data = check_labelled(self, X, y, sample_weight, self.class_weight, groups)
         if self._chooses:
-            self.fit_training(Training(data, data.folds(self.cv, self.random_state), engine))
-        else:
-            self._fit_means(data, engine, several)
-        # Weights of classes do not count: every matrix of `partial_fit` has the weight one.
-        weights = check_weights(sample_weight, len(data.y))[data.kept]
-        self.totals_ = np.bincount(data.codes, weights).astype(float)
-        return self
-
-    def _fit_means(self, data: Labelled, engine: Engine, several: bool) -> None:
+            return self.fit_training(Training(data, data.folds(self.cv, self.random_state), engine))
         self.scale_, self.weights_ = 1.0, np.ones(1)
         data = self._learn_filter(data, engine)
         found = np.stack([class_means(data, one, engine) for one in self._field])
@@ -176,6 +168,8 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         if len(means) > 1:
             self.weights_ = balance(data, self._field, means, engine)
         self.means_ = means if several else means[0]
+        self.totals_ = np.bincount(data.codes, data.sample_weights).astype(float)
+        return self
 
     @labelled.fit_method
     def partial_fit(
@@ -284,7 +278,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         if slope is not None and abs(slope) < 1:  # means on the edge of the family are closed forms
             starts = view.recenter(np.arange(len(data.codes)))
         self.means_ = self._as_given(class_means(data, divergence, engine, starts))
-        self.totals_ = np.bincount(data.codes, data.weights).astype(float)
+        self.totals_ = np.bincount(data.codes, data.sample_weights).astype(float)
         return self
 
     def transform(self, X: ArrayLike) -> RealArray:

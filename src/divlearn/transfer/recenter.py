@@ -209,7 +209,7 @@ class Recenter(MatrixTransformer):
         aligned = _center(matrices, codes, self.means_)
         if self._alignment == "stretch":
             vectors = log_vectors(aligned)
-            self.dispersions_ = _find_dispersions(vectors, codes)
+            self.dispersions_ = self._find_dispersions(vectors, codes)
             aligned = _stretch(vectors, codes, self.dispersions_)
         return aligned.astype(matrices.dtype, copy=False)
 
@@ -250,7 +250,7 @@ class Recenter(MatrixTransformer):
         )
         if self._alignment == "stretch":
             vectors = log_vectors(_center(matrices, codes, self.means_))
-            sums = np.bincount(codes, weights * (vectors**2).sum(axis=1), len(before))
+            sums = np.bincount(codes, weights * self._squared_distances(vectors), len(before))
             self.dispersions_ = (before * self.dispersions_ + sums) / self.totals_
         return self
 
@@ -291,7 +291,7 @@ class Recenter(MatrixTransformer):
         aligned = _center(matrices, codes, means)
         if self._alignment == "stretch":
             vectors = log_vectors(aligned)
-            own = _find_dispersions(vectors, codes)
+            own = self._find_dispersions(vectors, codes)
             pulled = (1 - share) * own + share * self.dispersions_.mean()
             dispersions = np.where(new, pulled, self.dispersions_[places])
             aligned = _stretch(vectors, codes, dispersions)
@@ -300,6 +300,13 @@ class Recenter(MatrixTransformer):
     @property
     def _known_divergence(self) -> Divergence:
         return get_divergence("airm" if self._chooses else self.divergence)
+
+    def _find_dispersions(self, vectors: RealArray, codes: Indices) -> RealArray:
+        return np.bincount(codes, self._squared_distances(vectors)) / np.bincount(codes)
+
+    def _squared_distances(self, vectors: RealArray) -> RealArray:
+        """Squared distances to the identity, of matrices with these logarithms."""
+        return self._share * (vectors**2).sum(axis=1)
 
     def _find_means(self, matrices: RealArray, codes: Indices, names: Labels) -> RealArray:
         return find_means(
@@ -353,10 +360,6 @@ def _center(matrices: RealArray, codes: Indices, means: RealArray) -> RealArray:
     whiteners = invsqrtm(means)[codes]
     centered = whiteners @ matrices @ whiteners
     return 0.5 * (centered + centered.mT)
-
-
-def _find_dispersions(vectors: RealArray, codes: Indices) -> RealArray:
-    return np.bincount(codes, weights=(vectors**2).sum(axis=1)) / np.bincount(codes)
 
 
 def _stretch(vectors: RealArray, codes: Indices, dispersions: RealArray) -> RealArray:
