@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -14,6 +15,7 @@ from divlearn.iddl.judging import Choice, positions_without_each
 from divlearn.iddl.learning import Learned
 from divlearn.iddl.tasks import Task
 from divlearn.iddl.training import Discriminant, Model, count_workers
+from divlearn.threads import side_by_side
 
 _CLEARLY = 3.0  # standard errors by which one kind alone must be better than all
 # How far covariances of classes are pooled, and shrunk to a multiple of the identity.
@@ -109,12 +111,13 @@ def add_discriminants(learned: Learned, task: Task) -> Learned:
     )
     if not factors:
         return replace(learned, without=without_each, message=f"{message}, not kept")
-    discriminants = [
-        Discriminant(
-            own,
-            factor / len(task.folds),
-            RDA(seen, codes, task.weights).learn(*best),
-        )
+
+    def fit(own: Indices, seen: RealArray, factor: float, best: Amounts) -> Discriminant:
+        gaussians = RDA(seen, codes, task.weights).learn(*best)
+        return Discriminant(own, factor / len(task.folds), gaussians)
+
+    calls = [
+        partial(fit, own, seen, factor, best)
         for view, factor, (best, *_) in zip(views, factors[1:], judged, strict=True)
         for own, seen in zip(view.T, _join(features, view), strict=True)
     ]
@@ -124,7 +127,7 @@ def add_discriminants(learned: Learned, task: Task) -> Learned:
         without=without_each,
         models=[scaled(one, factors[0]) for one in learned.models],
         starts=[scaled(one, factors[0]) for one in learned.starts],
-        discriminants=discriminants,
+        discriminants=list(side_by_side(calls, n_workers)),
         message=message,
     )
 
