@@ -192,6 +192,10 @@ def test_scores_must_be_those_of_the_classes(data):
     pairs = make_pipeline(FunctionTransformer(flat), SVC(decision_function_shape="ovo"))
     with pytest.raises(ValueError, match=r"Pipeline has 6 scores of the classes \[0, 1, 2, 3\]"):
         CalibratedClassifier(pairs).fit(X, np.arange(90) % 4)
+    with pytest.raises(ValueError, match=r"the highest score of Pipeline .* must be >= 50%"):
+        CalibratedClassifier(pairs).fit(X, y)  # three classes have three pairs
+    model = CalibratedClassifier(pairs.set_params(svc__decision_function_shape="ovr")).fit(X, y)
+    assert model.held_out_accuracy_ > 0.5  # one third by chance
 
 
 def test_a_search_gets_groups_and_a_last_step_weights():

@@ -125,6 +125,19 @@ class CalibratedClassifier(Wrapped, HeldOutClassifier[tuple[()]]):
             )
         return scores[:, np.searchsorted(known, self.classes_)]  # a frozen one may know others
 
+    def _decide(self, model: BaseEstimator, training: Folded, number: int) -> RealArray:
+        scores = super()._decide(model, training, number)
+        if len(self.classes_) == 3 and not hasattr(model, "predict_proba"):  # and as many pairs
+            said = model.predict(training.data.matrices[training.parts[number][1]])
+            agreement = np.mean(self.classes_[scores.argmax(axis=1)] == said)
+            if agreement < 0.5:
+                raise ValueError(
+                    f"the highest score of {type(model).__name__} is that of the predicted class "
+                    f"for {agreement:.0%} of held-out matrices, must be >= 50%; pass a classifier "
+                    "with scores of classes, SVC with decision_function_shape='ovr'"
+                )
+        return scores
+
 
 def _score(model: BaseEstimator, matrices: RealArray) -> RealArray:
     """Return scores of the classes that a model knows, shape (n_matrices, n_classes)."""
