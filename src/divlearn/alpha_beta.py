@@ -185,9 +185,7 @@ def pairwise_abld(
     data = chosen.prepare(X)
     if Y is not None:
         other = Y.matrices if isinstance(Y, Prepared) else check_spd(Y, ndim=3, name="Y")
-        common = np.result_type(data.dtype, other.dtype)
-        if data.dtype != common:
-            data = chosen.prepare(data.matrices.astype(common))
+        data = _promote(data, other, chosen)
         return chosen.encode(data, Prepared.checked(other), alpha, beta, out=out)
     out = check_out(out, (data.n_matrices, data.n_matrices), data.dtype)
     if np.ndim(alpha) == np.ndim(beta) == 0 and alpha == beta and len(out) > 64:
@@ -196,6 +194,12 @@ def pairwise_abld(
         chosen.encode(data, Prepared.checked(data.matrices), alpha, beta, out=out)
     np.fill_diagonal(out, 0.0)
     return out
+
+
+def _promote(data: Prepared, other: RealArray, engine: Engine) -> Prepared:
+    """Bring data to the precision that both have in common."""
+    common = np.result_type(data.dtype, other.dtype)
+    return data if data.dtype == common else engine.prepare(data.matrices.astype(common))
 
 
 def _fill_symmetric(engine: Engine, matrices: RealArray, alpha: float, out: RealArray) -> None:

@@ -117,8 +117,10 @@ def mean_abld(
         search = search_mean(*objective.point, objective.start(init), tol, max_iter)
         (found,) = run_searches([search], lambda _, trials: [objective.at(trials[0])])
     found = replace(found, mean=found.mean.astype(objective.dtype))
-    if share == 1:
-        return found
+    return found if share == 1 else _complex_form(found, share)
+
+
+def _complex_form(found: MeanResult, share: float) -> MeanResult:
     return replace(
         found,
         mean=from_real_form(found.mean),

@@ -67,11 +67,11 @@ def load_spd(
     found = read_spd(
         path, matrices=matrices, labels=labels, groups=groups, limit=limit, regularize=regularize
     )
-    notes = [
-        f'{path.name} has an array `{name}`; pass groups="{name}" to keep its groups together'
-        for name in found.group_names
-    ]
-    return from_file(found, path.stem, tuple(notes))
+    return from_file(found, path.stem, tuple(_note(path, name) for name in found.group_names))
+
+
+def _note(path: Path, name: str) -> str:
+    return f'{path.name} has an array `{name}`; pass groups="{name}" to keep its groups together'
 
 
 def from_file(found: SPDFile, name: str, notes: tuple[str, ...] = ()) -> Dataset:

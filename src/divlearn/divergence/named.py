@@ -179,13 +179,7 @@ def get_divergence(divergence: DivergenceLike) -> Divergence:
     if isinstance(divergence, Divergence):
         return divergence
     if isinstance(divergence, str):
-        known = _NAMES.get(plain_name(divergence))
-        if known is None:
-            raise ValueError(
-                f"divergence={divergence!r} must be one of {_list_names(DIVERGENCES.values())}, or "
-                "a pair (alpha, beta)"
-            )
-        return known
+        return _look_up(divergence)
     if isinstance(divergence, Mapping):
         return _pair(divergence)
     if callable(divergence):
@@ -200,6 +194,16 @@ def get_divergence(divergence: DivergenceLike) -> Divergence:
         ) from None
     alpha, beta = (float(parameter) for parameter in point)
     return ABDivergence(f"({alpha:g}, {beta:g})", alpha, beta)
+
+
+def _look_up(name: str) -> Divergence:
+    known = _NAMES.get(plain_name(name))
+    if known is None:
+        raise ValueError(
+            f"divergence={name!r} must be one of {_list_names(DIVERGENCES.values())}, or a pair "
+            "(alpha, beta)"
+        )
+    return known
 
 
 def get_member(divergence: DivergenceLike) -> ABDivergence:

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.checks import RandomState, check_count
+from divlearn.checks import RandomState, check_count, check_name
 from divlearn.fitting.folds import Fold, Splitter, number_units
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import Labelled
@@ -163,8 +163,7 @@ def channel_importance(
     estimator : classifier of matrices, shape (n_matrices, d, d); it is cloned for every fit.
     X, y : array-like, shape (n_matrices, d, d) and (n_matrices,)
     channels : sequence of d names, or dict of sequences of indices by name, optional
-        Each channel alone, or sets of channels, such as ``{"left": [0, 2], "right": [1, 3]}``. By
-        default each channel alone, named by its number.
+        Channels, or sets such as ``{"left": [0, 2]}``; by default each channel by its number.
     method : {"permute", "drop"}, default="permute"
         "permute" fits once per fold, and permutes what is peculiar to the channels among held-out
         matrices; see `ChannelImportance`. "drop" fits a model for every set, to matrices without
@@ -188,24 +187,37 @@ def channel_importance(
     >>> [row.name for row in found.table() if row.p_value < 0.05]
     ['C3']
     """
-    data = check_folded(X, y, groups, regularize)
-    if method not in ("permute", "drop"):
-        raise ValueError(f'method={method!r} must be "permute" or "drop"')
-    width = 2 if is_complex(X) else 1  # rows of a channel
+    repeats = _check_repeats(method, n_repeats)
+    data, width = check_folded(X, y, groups, regularize), 1 + is_complex(X)  # rows of a channel
     sets = _check_channels(channels, data.matrices.shape[-1] // width)
-    rows = [[width * one + k for one in some for k in range(width)] for some in sets.values()]
-    check_count(n_repeats, "n_repeats")
+    with user_call(), narrated("channel_importance", verbose):
+        return _measure(estimator, data, sets, width, repeats, cv, random_state, regularize)
+
+
+def _check_repeats(method: str, n_repeats: int) -> int:
+    """Return the number of permutations, zero where channels are dropped."""
+    check_name(method, "method", ("permute", "drop"))
+    n_repeats = check_count(n_repeats, "n_repeats")
+    return n_repeats if method == "permute" else 0
+
+
+def _measure(
+    estimator: BaseEstimator,
+    data: Labelled,
+    sets: dict[str, tuple[int, ...]],
+    width: int,
+    repeats: int,
+    cv: Splitter,
+    random_state: RandomState,
+    regularize: str | float,
+) -> ChannelImportance:
     rng = check_random_state(random_state)
     folds = data.folds(cv, rng)
-    if method == "permute":
+    if repeats:
         _check_folds(folds, data)
-    repeats = n_repeats if method == "permute" else 0
+    rows = [[width * one + k for one in some for k in range(width)] for some in sets.values()]
     done: list[tuple[Indices, RealArray]] = []
-    with (
-        user_call(),
-        narrated("channel_importance", verbose),
-        stoppable(lambda: done),
-    ):
+    with stoppable(lambda: done):
         for fold in track(folds, "folds"):
             right = _judge_fold(estimator, data, fold, regularize, rows, repeats, rng)
             if is_interrupted():  # comparing with an unfinished fit would be unfair
@@ -215,6 +227,7 @@ def channel_importance(
     whole, *without = np.concatenate([right for _, right in done], axis=1)
     known = None if data.groups is None else number_units(held_out, data.groups)
     message = say_how_many(len(done), len(folds), "folds completed")
+    method: Literal["permute", "drop"] = "permute" if repeats else "drop"
     return ChannelImportance(sets, whole > 0, np.stack(without), method, message, known)
 
 

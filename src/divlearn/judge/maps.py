@@ -173,24 +173,24 @@ def plane_map(
     chosen = get_engine(engine, accuracy=LEARNING_ACCURACY)
     matrices = check_spd(real_form(X), regularize=regularize, ndim=3)
     data, units = label_units(matrices, y, groups)
-    # Neighbours are matrices; where a class is one group, none of them has one of its class.
+    # Neighbours are matrices: a class may be one group.
     replace(data, groups=None).require_two("drop the class, or pass more of it")
-    grid = check_axis(alphas, "alphas"), check_axis(betas, "betas")
-    _check_signs(*grid)
+    grid = _check_signs(check_axis(alphas, "alphas"), check_axis(betas, "betas"))
     with narrated("plane_map", verbose):
-        one_fold, points = np.zeros_like(data.codes), make_grid(*grid)
-        correct, judged = judge_neighbors(matrices, data.codes, one_fold, units, points, chosen)
-    units = None if units is None else units[judged]
-    return PlaneMap(*grid, correct[-1].reshape(*map(len, grid), -1), units)
+        fold, points = np.zeros_like(data.codes), make_grid(*grid)
+        correct, judged = judge_neighbors(matrices, data.codes, fold, units, points, chosen)
+    flags = correct[-1].reshape(*map(len, grid), -1)
+    return PlaneMap(*grid, flags, None if units is None else units[judged])
 
 
-def _check_signs(alphas: RealArray, betas: RealArray) -> None:
+def _check_signs(alphas: RealArray, betas: RealArray) -> tuple[RealArray, RealArray]:
     if alphas[0] < 0 < betas[-1] or betas[0] < 0 < alphas[-1]:
         raise ValueError(
             f"alphas from {alphas[0]:g} to {alphas[-1]:g} and betas from {betas[0]:g} to "
             f"{betas[-1]:g} must not pair opposite signs, for which D is not defined for every "
             "pair of matrices; map one quadrant at a time"
         )
+    return alphas, betas
 
 
 def check_axis(values: ArrayLike | None, name: str) -> RealArray:

@@ -7,10 +7,11 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from divlearn.arrays import RealArray
+from divlearn.arrays import Indices, RealArray
 from divlearn.checks import RandomState, check_count
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.interrupts import stoppable
+from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.progress import narrated, track
 from divlearn.fitting.selection import mean_with_error
 from divlearn.hermitian import real_form
@@ -43,9 +44,7 @@ def which_divergence(
 ) -> WhichDivergence:
     """Find the divergence of the (alpha, beta) plane that suits these matrices.
 
-    By held-out accuracy with labels, by likelihood without; see `WhichDivergence`. With more than
-    2,828 labelled matrices, the accuracy is that of a random part, the same share of every class:
-    8,000,000 over the number of matrices, but at least 1,000. Neighbours and means are of all.
+    By held-out accuracy with labels, by likelihood without; see `WhichDivergence`.
 
     Parameters
     ----------
@@ -72,22 +71,31 @@ def which_divergence(
         default = _LIKELIHOOD_GRID if y is None else None
         axes = _check_axis(alphas, "alphas", default), _check_axis(betas, "betas", default)
         if y is None:
-            if groups is not None:
-                raise ValueError(
-                    "groups must be None without labels: the likelihood holds nothing out; leave "
-                    "out groups, or pass y"
-                )
+            _refuse_groups(groups)
             matrices = check_spd(X, regularize=regularize, ndim=3)
             return _by_likelihood(matrices, *axes, get_engine(engine))
         matrices = check_spd(real_form(X), regularize=regularize, ndim=3)
         data, units = maps.label_units(matrices, y, groups)
-        data.require_two("drop the class, or pass more of it")
-        folds = np.empty(len(matrices), dtype=np.intp)
-        parts = data.folds(check_count(cv, "cv", least=2), random_state)
-        for fold, (_, held_out) in enumerate(parts):
-            folds[held_out] = fold
+        folds = _draw_folds(data, check_count(cv, "cv", least=2), random_state)
         rough = get_engine(engine, accuracy=LEARNING_ACCURACY)
         return judge_by_accuracy(matrices, data.codes, folds, units, *axes, rough)
+
+
+def _refuse_groups(groups: ArrayLike | None) -> None:
+    if groups is not None:
+        raise ValueError(
+            "groups must be None without labels: the likelihood holds nothing out; leave out "
+            "groups, or pass y"
+        )
+
+
+def _draw_folds(data: Labelled, cv: int, random_state: RandomState) -> Indices:
+    """Return the fold that holds out each matrix."""
+    data.require_two("drop the class, or pass more of it")
+    folds = np.empty(len(data.codes), dtype=np.intp)
+    for fold, (_, held_out) in enumerate(data.folds(cv, random_state)):
+        folds[held_out] = fold
+    return folds
 
 
 def _check_axis(values: ArrayLike | None, name: str, default: RealArray | None) -> RealArray:

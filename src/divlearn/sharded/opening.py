@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -97,15 +97,21 @@ def open_shards(
     client = None if dask is None else dask.connect()
     limit = _parse_limit(memory_limit) if client is None else None
     threads = 0 if client is None else sum(client.nthreads().values())
-    sources = [
-        block
-        for source in open_sources(X, y, sample_weight, in_files=limit is not None)
-        for block in source.cut(_block_lengths(source.X, block_size, threads))
-    ]
+    opened = open_sources(X, y, sample_weight, in_files=limit is not None)
+    sources = [part for one in opened for part in one.cut(_lengths(one.X, block_size, threads))]
     shrinkage = learn_shrinkage(regularize, partial(_mean_sizes, sources))
     name: Any = engine if dask is None else dask.engine
-    n_threads = None if dask is None else dask.n_threads
-    make_engine = partial(get_engine, name, n_threads, accuracy)
+    make_engine = partial(get_engine, name, dask.n_threads if dask else None, accuracy)
+    return _hold(sources, client, make_engine, shrinkage, limit)
+
+
+def _hold(
+    sources: list[Source],
+    client: Any,
+    make_engine: Callable[[], Engine],
+    shrinkage: Shrinkage | None,
+    limit: float | None,
+) -> Shards:
     if client is None:
         lazy = [LazyBlock(i, one, make_engine, shrinkage) for i, one in enumerate(sources)]
         shards = Shards(_load_first(lazy, limit), in_files=limit is not None)
@@ -150,7 +156,7 @@ def _parse_limit(limit: int | str | None) -> float | None:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def _block_lengths(X: Data, block_size: int | None, threads: int) -> Sequence[int]:
+def _lengths(X: Data, block_size: int | None, threads: int) -> Sequence[int]:
     """Return the lengths of blocks; a Dask array keeps its chunks."""
     if is_dask_array(X):
         chunks: tuple[int, ...] = X.chunks[0]
