@@ -103,9 +103,9 @@ def hard_rows(results: dict[str, Any]) -> list[list[str]]:
 
 
 SMALL_FITS = (
-    "Fits of 1,000 matrices gain less than the kernels: in a profile of the 40 joint iterations the "
-    "host waits for the GPU a fifth of the time. The rest is Python, and the launch of some 1,000 "
-    "small kernels."
+    "Fits of 1,000 matrices gain less than the kernels: in a profile of the 40 joint iterations "
+    "the host waits for the GPU a fifth of the time. The rest is Python, and the launch of some "
+    "1,000 small kernels."
 )
 
 
