@@ -258,11 +258,12 @@ def fit_network(X: torch.Tensor, y: torch.Tensor, n_steps: int = 26) -> nn.Modul
 
 
 def compare_with_iddl(X, y, train, test):
-    """Accuracies of a network and of `IDDLClassifier`."""
+    """Accuracies of a network and of one model of `IDDLClassifier` of the same form."""
     network = fit_network(torch.from_numpy(X[train]), torch.from_numpy(y[train]))
     with torch.no_grad():
         said = network(torch.from_numpy(X[test])).argmax(dim=1).numpy()
-    model = IDDLClassifier(random_state=0).fit(X[train], y[train])
+    form = {"rank": "full", "loss": "softmax", "cv": None, "random_state": 0}
+    model = IDDLClassifier(3 * (y.max() + 1), **form).fit(X[train], y[train])
     return np.mean(said == y[test]), model.score(X[test], y[test])
 
 
