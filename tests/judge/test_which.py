@@ -315,11 +315,12 @@ def test_of_many_matrices_some_are_judged_by_neighbours_and_means_of_all(monkeyp
     X, y = X[:-5], y[:-5]
     folds = np.arange(len(y)) % 4
     points, engine = np.array([(0.0, 0.0), (0.5, 0.5), (0.0, 1.0)]), get_engine("auto")
-    every, everyone = plane.judge_neighbors(X, y, folds, None, points, engine)
+    given = X, y, folds, None, points
+    every, everyone = plane.judge_neighbors(*given, plane.draw_judged(y), engine)
     assert_array_equal(everyone, np.arange(len(y)))
     monkeypatch.setattr(plane, "_MOST_PAIRS", 0)
     monkeypatch.setattr(plane, "_LEAST_JUDGED", 20)
-    some, judged = plane.judge_neighbors(X, y, folds, None, points, engine)
+    some, judged = plane.judge_neighbors(*given, plane.draw_judged(y), engine)
     assert_array_equal(np.bincount(y[judged]), np.ceil(np.bincount(y) * 20 / 55))
     assert_array_equal(some, every[:, :, judged])
     answer = which_divergence(X, y, random_state=0)

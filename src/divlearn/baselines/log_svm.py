@@ -15,7 +15,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
 
 from divlearn.arrays import RealArray, to_host
-from divlearn.checks import RandomState, check_number
+from divlearn.checks import RandomState, check_name, check_number
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.training import Grid, Training, in_turn
 from divlearn.kernels.classifier import Candidate, MachineClassifier, compact
@@ -148,8 +148,7 @@ class LogEuclideanSVM(VectorClassifier):
         self.random_state, self.n_jobs, self.regularize = random_state, n_jobs, regularize
 
     def _check_parameters(self) -> None:
-        if self.kernel not in PENALTIES:
-            raise ValueError(f"kernel={self.kernel!r} must be one of {', '.join(PENALTIES)}")
+        check_name(self.kernel, "kernel", PENALTIES)
         if self.gamma is not None and self.kernel == "linear":
             raise ValueError(f"gamma={self.gamma} must be None for kernel='linear'; leave it out")
         for value, name in ((self.C, "C"), (self.gamma, "gamma")):

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.checks import RandomState, check_count
+from divlearn.checks import RandomState, check_count, check_name
 from divlearn.cluster.comparison import MemberFit, compare_members, count_parameters, describe
 from divlearn.cluster.em import EM, Mixture, MixtureRun, log_joint
 from divlearn.cluster.moves import fit_mixture
@@ -218,8 +218,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
 
     def _check(self) -> Members:
         """Check what runs need, and return the members to choose from."""
-        if self.share not in _SHARES:
-            raise ValueError(f"share={self.share!r} must be one of {', '.join(_SHARES)}")
+        check_name(self.share, "share", _SHARES)
         check_count(self.max_iter, "max_iter")
         return get_members(self.divergence)
 

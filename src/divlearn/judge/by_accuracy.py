@@ -70,16 +70,17 @@ def judge_by_accuracy(
     matrices = matrices.astype(np.float64, copy=False)
     by_means = judge_means(matrices, codes, folds, NAMED_POINTS, engine)
     points = np.vstack([NAMED_POINTS, maps.make_grid(alphas, betas)])
-    by_neighbours, judged = plane.judge_neighbors(matrices, codes, folds, groups, points, engine)
+    wanted = plane.draw_judged(codes)
+    given = matrices, codes, folds, groups, points, wanted
+    by_neighbours, judged = plane.judge_neighbors(*given, engine)
     # Means are first: they win ties with neighbours, which take longer to find.
     correct = np.concatenate([by_means[:, :, judged], by_neighbours[:-1]], axis=1)
     groups = None if groups is None else groups[judged]
-    message = _say_judged(len(judged), codes)
+    message = _say_judged(len(judged), len(wanted), len(codes))
     return _answer(correct, codes[judged], folds[judged], groups, alphas, betas, message)
 
 
-def _say_judged(n_judged: int, codes: Indices) -> str:
-    n_wanted, n_given = len(plane.draw_judged(codes)), len(codes)
+def _say_judged(n_judged: int, n_wanted: int, n_given: int) -> str:
     message = say_how_many(n_judged, n_wanted, "matrices were judged")
     if n_wanted == n_given:
         return message

@@ -17,7 +17,7 @@ from divlearn.judge import significance
 from divlearn.judge.answer import Summarised, format_point
 from divlearn.judge.significance import PairedComparison
 from divlearn.likelihood.members import Point
-from divlearn.nearest.plane import NAMED, Flags, judge_neighbors, rank_best
+from divlearn.nearest.plane import NAMED, Flags, draw_judged, judge_neighbors, rank_best
 from divlearn.spd import check_spd
 from divlearn.tolerances import LEARNING_ACCURACY
 
@@ -177,8 +177,8 @@ def plane_map(
     replace(data, groups=None).require_two("drop the class, or pass more of it")
     grid = _check_signs(check_axis(alphas, "alphas"), check_axis(betas, "betas"))
     with narrated("plane_map", verbose):
-        fold, points = np.zeros_like(data.codes), make_grid(*grid)
-        correct, judged = judge_neighbors(matrices, data.codes, fold, units, points, chosen)
+        given = data.codes, np.zeros_like(data.codes), units, make_grid(*grid)
+        correct, judged = judge_neighbors(matrices, *given, draw_judged(data.codes), chosen)
     flags = correct[-1].reshape(*map(len, grid), -1)
     return PlaneMap(*grid, flags, None if units is None else units[judged])
 

@@ -28,7 +28,7 @@ def shared_columns(training: Folded, most: int | None = None) -> Indices:
     if not are_many(training, most):
         return np.arange(len(strata))
     room = _LARGEST_TABLE // (8 * len(strata) * _DIVERGENCES)
-    return pick_landmarks(strata, max(1, room))
+    return training.once("landmarks", lambda: pick_landmarks(strata, max(1, room)))
 
 
 def shared_tables(
@@ -37,9 +37,12 @@ def shared_tables(
     """Compute tables of divergences to matrices, all by default, once for all estimators."""
     matrices = training.data.matrices
     whole = columns is None or len(columns) == len(matrices)
-    landmarks = None if whole else matrices[columns]
-    key = "tables", tuple(points), whole
-    return training.once(key, lambda: make_tables(training.engine, matrices, points, landmarks))
+
+    def compute() -> dict[Point, RealArray]:
+        landmarks = None if whole else matrices[columns]
+        return make_tables(training.engine, matrices, points, landmarks)
+
+    return training.once(("tables", tuple(points), whole), compute)
 
 
 def shared_table(
@@ -55,11 +58,12 @@ def shared_table(
         return known[point] if divergence.scale == 1 else divergence.scale * known[point]
     matrices = training.data.matrices
     whole = columns is None or len(columns) == len(matrices)
-    landmarks = None if whole else matrices[columns]
-    return training.once(
-        (divergence.name, whole),
-        lambda: tables.symmetric_table(divergence, training.engine, matrices, landmarks),
-    )
+
+    def compute() -> RealArray:
+        landmarks = None if whole else matrices[columns]
+        return tables.symmetric_table(divergence, training.engine, matrices, landmarks)
+
+    return training.once((divergence.name, whole), compute)
 
 
 def on_landmarks(

@@ -272,7 +272,8 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         )
         divergence = CANDIDATES[chosen.best]
         self._field, self.weights_ = [divergence], np.ones(1)
-        self.scale_ = 1 / (self._share * unit * chosen.calibration[1])
+        _, temperature = chosen.calibration
+        self.scale_ = 1 / (self._share * unit * temperature)
         data = view.data
         slope, starts = find_slope(divergence), None
         if slope is not None and abs(slope) < 1:  # means on the edge of the family are closed forms

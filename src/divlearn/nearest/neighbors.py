@@ -13,7 +13,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, Labels, RealArray, to_host
-from divlearn.checks import RandomState, check_count
+from divlearn.checks import RandomState, check_count, check_name
 from divlearn.divergence import (
     LOG_EUCLIDEAN,
     Divergence,
@@ -115,8 +115,7 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
         Weights, shape (n_matrices,), multiply the votes of matrices; zero leaves a matrix out.
         """
-        if self.weights not in _WEIGHTS:
-            raise ValueError(f"weights={self.weights!r} must be one of {', '.join(_WEIGHTS)}")
+        check_name(self.weights, "weights", _WEIGHTS)
         self._divergence = get_divergence(self.divergence)
         get_engine(self.engine)
         check_count(self.n_neighbors, "n_neighbors")

@@ -127,11 +127,11 @@ def draw_judged(codes: Indices) -> Indices:
     n = len(codes)
     share = min(1.0, max(_LEAST_JUDGED, _MOST_PAIRS / n) / n)
     order = np.random.RandomState(0).permutation(n)
-    counts, rank = np.bincount(codes), np.empty(n)
-    rank[order[np.argsort(codes[order], kind="stable")]] = np.concatenate(
-        list(map(np.arange, counts))
-    )
-    return order[rank[order] < np.ceil(share * counts[codes[order]])]
+    judged = np.zeros(n, dtype=np.bool_)
+    for code in np.unique(codes):
+        own = order[codes[order] == code]
+        judged[own[: math.ceil(share * len(own))]] = True
+    return order[judged[order]]
 
 
 def judge_neighbors(
@@ -140,15 +140,17 @@ def judge_neighbors(
     folds: Indices,
     groups: Indices | None,
     points: RealArray,
+    wanted: Indices,
     engine: Engine,
 ) -> tuple[Flags, Indices]:
     """Tell whether the nearest neighbour has the same class, leaving out each fold in turn."""
-    # Returned are flags, (n_folds + 1, n_points, n_judged), and who was judged. Neighbours are of
-    # other groups, and outside the left-out fold and the own one; the last flags leave out no fold.
-    wanted, n_folds = draw_judged(codes), int(folds.max()) + 1
-    order = np.concatenate([wanted, np.setdiff1d(np.arange(len(codes)), wanted)])
+    # Wanted are those to judge, such as `draw_judged` returns. Returned are flags, (n_folds + 1,
+    # n_points, n_judged), and who was judged. Neighbours are of other groups, and outside the
+    # left-out fold and the own one; the last flags leave out no fold.
+    n, n_folds = len(codes), int(folds.max()) + 1
+    order = np.concatenate([wanted, np.setdiff1d(np.arange(n), wanted)])
     matrices = matrices[order].astype(np.float64, copy=False)
-    cells, n = (codes * n_folds + folds)[order], len(codes)
+    cells = (codes * n_folds + folds)[order]
     apart = np.arange(n) if groups is None else groups[order]
     points = np.where((points <= 0).all(axis=1, keepdims=True), -points[:, ::-1], points)
     # D^(a,b)(X || Y) = D^(b,a)(Y || X): a pair is evaluated once, at the swapped points too.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -252,51 +252,56 @@ class PlaneDisplay(Display):
     def plot(self, ax: Axes | None = None, *, title: str = "") -> Self:
         """Draw a heat map with the named divergences, the best point and learned points."""
         ax = self._take(ax, (7.5, 7.0))
-        values, label, named, best, note, floor = _describe(self.plane)
-        _draw_map(ax, self.plane, values, label, floor)
-        ax.annotate(note, (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points")
-        _mark_named(ax, self.plane, named)
+        shown = _describe(self.plane)
+        _draw_map(ax, self.plane, shown)
+        ax.annotate(
+            shown.note, (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points"
+        )
+        _mark_named(ax, self.plane, shown.named)
         if len(self.learned):
             points = np.transpose(self.learned)
             ax.plot(*points, "o", color=BEST, markeredgecolor="white", label="learned")
         star = ax.plot(*self.plane.best, "*", color=BEST, markersize=20, zorder=5)[0]
-        star.set(linestyle="none", markeredgecolor="white", label=best)
+        star.set(linestyle="none", markeredgecolor="white", label=shown.best)
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), frameon=False, fontsize=12)
         ax.set_title(title, loc="left", fontweight="bold", fontsize=14, pad=26)
         return self
 
 
-def _describe(
-    plane: PlaneMap | WhichDivergence,
-) -> tuple[RealArray, str, dict[str, str], str, str, float | None]:
-    """Values of a map, in percent unless there is a floor, and their label.
+class _Shown(NamedTuple):
+    """What a map shows: values, in percent unless there is a floor, and texts."""
 
-    Then texts of the named divergences and of the best point, a note, and the floor.
-    """
+    values: RealArray
+    label: str
+    named: dict[str, str]
+    best: str
+    note: str
+    floor: float | None = None
+
+
+def _describe(plane: PlaneMap | WhichDivergence) -> _Shown:
     about = f"{plane.n_matrices} matrices"
     if isinstance(plane, PlaneMap):
         n_ties = len(plane.best_points) - 1
         ties = f"  ({n_ties} other{'s' * (n_ties > 1)} tie)" if n_ties else ""
         noise = 100 * plane.standard_error.max()
-        return (
+        return _Shown(
             100 * plane.accuracy,
             "leave-one-out 1-NN accuracy",
             {name: f"{accuracy:.1%}" for name, accuracy in plane.named.items()},
             f"best point {format_point(plane.best)}  {plane.at(*plane.best):.1%}{ties}",
             f"{about}; standard error at most {noise:.1f} percentage points",
-            None,
         )
     if plane.criterion == "accuracy":
-        return (
+        return _Shown(
             100 * plane.map,
             f"held-out 1-NN {plane.measure}",
             {name: f"{row.score:.1%}" for name, row in plane.named.items()},
             f"learned point {format_point(plane.best)}  {plane.score:.1%}",
             about,
-            None,
         )
     lost = plane.map - plane.score
-    return (
+    return _Shown(
         lost,
         "log-likelihood per matrix",
         {name: f"{-row.difference:.3f}" for name, row in plane.named.items()},
@@ -306,29 +311,23 @@ def _describe(
     )
 
 
-def _draw_map(
-    ax: Axes,
-    plane: PlaneMap | WhichDivergence,
-    values: RealArray,
-    label: str,
-    floor: float | None,
-) -> None:
+def _draw_map(ax: Axes, plane: PlaneMap | WhichDivergence, shown: _Shown) -> None:
     image = ax.pcolormesh(
         edges(plane.alphas),
         edges(plane.betas),
-        values.T,
+        shown.values.T,
         cmap="cividis",
-        vmin=floor,
-        vmax=None if floor is None else 0,
+        vmin=shown.floor,
+        vmax=None if shown.floor is None else 0,
     )
     # An inset keeps the bar as high as the map in every layout.
     bar = ax.figure.canvas.figure.colorbar(  # of the whole figure, also from inside a subfigure
         image,
         cax=ax.inset_axes((1.025, 0, 0.045, 1)),
-        format="%.1f%%" if floor is None else None,
-        extend="neither" if floor is None else "min",
+        format="%.1f%%" if shown.floor is None else None,
+        extend="neither" if shown.floor is None else "min",
     )
-    bar.set_label(label, fontsize=12, labelpad=8)
+    bar.set_label(shown.label, fontsize=12, labelpad=8)
     bar.outline.set_visible(False)
     ax.set_box_aspect(1)
     ax.set_xlabel(r"$\alpha$", fontsize=15)
