@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
 
 import numpy as np
@@ -137,8 +138,9 @@ class Engine(ABC):
 
     def spectra(self, data: ArrayLike | Prepared, atoms: ArrayLike | Prepared) -> RealArray:
         """Log generalized eigenvalues of every pencil, ascending, (n_matrices, n_atoms, d)."""
-        prepared, checked = self._check(data, atoms)
-        return self._finish(self._spectra(prepared, checked), prepared)
+        with self._on_device_of(data):
+            prepared, checked = self._check(data, atoms)
+            return self._finish(self._spectra(prepared, checked), prepared)
 
     def encode(
         self,
@@ -164,14 +166,15 @@ class Engine(ABC):
         -------
         ndarray, shape (n_matrices, n_atoms) or (n_matrices, n_atoms, n_pairs)
         """
-        prepared, checked = self._check(data, atoms)
-        parameters = Parameters(alpha, beta, len(checked))
-        target = self._target(out, (prepared.n_matrices, *parameters.shape), prepared)
-        table = target.reshape(len(target), *parameters.alpha.shape)
-        with np.errstate(over="ignore"):  # beyond the range of a narrower out is infinite
-            self._encode(prepared, checked, parameters, table)
-        refuse_nan(self.name, table)
-        return self._deliver(target, prepared) if out is None else out
+        with self._on_device_of(data):
+            prepared, checked = self._check(data, atoms)
+            parameters = Parameters(self._on_host(alpha), self._on_host(beta), len(checked))
+            target = self._target(out, (prepared.n_matrices, *parameters.shape), prepared)
+            table = target.reshape(len(target), *parameters.alpha.shape)
+            with np.errstate(over="ignore"):  # beyond the range of a narrower out is infinite
+                self._encode(prepared, checked, parameters, table)
+            refuse_nan(self.name, table)
+            return self._deliver(target, prepared) if out is None else out
 
     def pullback(
         self,
@@ -195,22 +198,22 @@ class Engine(ABC):
         values : bool, default=False
             Whether to return the divergences too.
         """
-        prepared, checked = self._check(data, atoms)
-        resolved = Parameters(alpha, beta, len(checked))
-        shape = (prepared.n_matrices, *resolved.shape)
-        weights = self._weights(cotangent, shape, prepared)
-        table = weights.reshape(len(weights), *resolved.alpha.shape)
-        found = self._pullback(prepared, checked, Request(resolved, table, parameters, values))
-        gradient, frames, first, second = found.atoms, found.whitened, found.alpha, found.beta
-        refuse_lost(self.name, (frames, first, second), weights)
-        if first is not None and second is not None:
-            first, second = resolved.restore(first, second)
-        divergences = None if found.values is None else found.values.reshape(shape)
-        if prepared.order is not None:
-            gradient, frames = restore_order(gradient, frames, checked, prepared.order)
-
-        fields = gradient, frames, first, second, divergences
-        return Pullback(*(self._finish(one, prepared) for one in fields))
+        with self._on_device_of(data):
+            prepared, checked = self._check(data, atoms)
+            resolved = Parameters(self._on_host(alpha), self._on_host(beta), len(checked))
+            shape = (prepared.n_matrices, *resolved.shape)
+            weights = self._weights(cotangent, shape, prepared)
+            table = weights.reshape(len(weights), *resolved.alpha.shape)
+            found = self._pullback(prepared, checked, Request(resolved, table, parameters, values))
+            gradient, frames, first, second = found.atoms, found.whitened, found.alpha, found.beta
+            refuse_lost(self.name, (frames, first, second), weights)
+            if first is not None and second is not None:
+                first, second = resolved.restore(first, second)
+            divergences = None if found.values is None else found.values.reshape(shape)
+            if prepared.order is not None:
+                gradient, frames = restore_order(gradient, frames, checked, prepared.order)
+            fields = gradient, frames, first, second, divergences
+            return Pullback(*(self._finish(one, prepared) for one in fields))
 
     def trace(
         self,
@@ -325,6 +328,13 @@ class Engine(ABC):
     def _pullback(self, data: Prepared, atoms: RealArray, request: Request) -> Pullback: ...
 
     # An engine with arrays elsewhere also says how these come in and go out.
+
+    def _on_device_of(self, data: ArrayLike | Prepared) -> AbstractContextManager[object]:
+        """Work on the device where data is, or was prepared."""
+        return nullcontext()
+
+    def _on_host(self, parameter: ArrayLike) -> ArrayLike:
+        return parameter
 
     def _weights(self, cotangent: ArrayLike, shape: tuple[int, ...], data: Prepared) -> RealArray:
         """Return a checked cotangent where the engine wants it."""

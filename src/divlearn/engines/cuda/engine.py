@@ -26,7 +26,6 @@ from divlearn.engines.data import (
     Gradients,
     Prepared,
     Pull,
-    Pullback,
     Request,
     check_same_size,
     is_descending,
@@ -74,13 +73,13 @@ class CudaEngine(CudaRoutes):
     def place(self, array: DeviceArray, data: Prepared) -> DeviceArray:
         if self._kind(data) == "numpy":
             return as_numpy(array)
-        with _place(data):
+        with self._on_device_of(data):
             return as_kind(as_cupy(array), self._kind(data))
 
     def take(self, data: Prepared, rows: IntArray) -> Prepared:
         if not (isinstance(data, CudaData) and data.on_device):
             return super().take(data, rows)
-        with _place(data):
+        with self._on_device_of(data):
             chosen = data.working[cp.asarray(rows)]
             if data.order is not None:
                 chosen = permute_on_device(chosen, np.argsort(data.order))
@@ -130,22 +129,6 @@ class CudaEngine(CudaRoutes):
             checked = cp.asarray(check_spd(as_numpy(given), ndim=3, name="atoms"))
         return checked.astype(np.float64, copy=False)
 
-    def spectra(self, data: Any, atoms: DeviceArray) -> DeviceArray:
-        with _place(data):
-            return super().spectra(data, atoms)
-
-    def encode(
-        self,
-        data: Any,
-        atoms: DeviceArray,
-        alpha: DeviceArray,
-        beta: DeviceArray,
-        *,
-        out: DeviceArray = None,
-    ) -> DeviceArray:
-        with _place(data):
-            return super().encode(data, atoms, as_numpy(alpha), as_numpy(beta), out=out)
-
     def trace(
         self, data: Any, atoms: DeviceArray, alpha: DeviceArray, beta: DeviceArray
     ) -> tuple[DeviceArray, Pull]:
@@ -154,7 +137,7 @@ class CudaEngine(CudaRoutes):
         spectral = not resolved.opposite and (value_routes(resolved) == "spectrum").all()
         if not (spectral and isinstance(data, CudaData) and data.on_device):
             return super().trace(data, atoms, alpha, beta)
-        with _place(data):
+        with self._on_device_of(data):
             prepared, checked = self._check(data, atoms)
             if prepared.order is not None:  # gradients would have to be brought back
                 return super().trace(data, atoms, alpha, beta)
@@ -167,7 +150,7 @@ class CudaEngine(CudaRoutes):
             kept, spectra = spectra, None  # for once: vectors take the place of reflectors
             found = None
             if kept is not None:
-                with _place(data):
+                with self._on_device_of(data):
                     weights = check_cotangent(as_cupy(cotangent), values.shape)
                     weights = weights.reshape(len(weights), *resolved.alpha.shape)
                     found = self._traced_pullback(kept, Request(resolved, weights, parameters))
@@ -188,22 +171,13 @@ class CudaEngine(CudaRoutes):
         there = as_cupy(atoms)
         return bool(cp.isfinite(there).all()) and all_definite(there, USABLE_MARGIN)
 
-    def pullback(
-        self,
-        data: Any,
-        atoms: DeviceArray,
-        alpha: DeviceArray,
-        beta: DeviceArray,
-        cotangent: DeviceArray,
-        *,
-        parameters: bool = True,
-        values: bool = False,
-    ) -> Pullback:
-        point = as_numpy(alpha), as_numpy(beta)
-        with _place(data):
-            return super().pullback(
-                data, atoms, *point, cotangent, parameters=parameters, values=values
-            )
+    def _on_device_of(self, data: Any) -> AbstractContextManager[object]:
+        if isinstance(data, CudaData):
+            return cp.cuda.Device(data.device)
+        return nullcontext() if isinstance(data, Prepared) else current(data)
+
+    def _on_host(self, parameter: DeviceArray) -> DeviceArray:
+        return as_numpy(parameter)
 
     def _weights(
         self, cotangent: DeviceArray, shape: tuple[int, ...], data: Prepared
@@ -226,10 +200,3 @@ class CudaEngine(CudaRoutes):
         if isinstance(data, Prepared):
             return data.kind if isinstance(data, CudaData) else "numpy"
         return kind_of(data)
-
-
-def _place(data: Any) -> AbstractContextManager[Any]:
-    """Work on the device where data is, or was prepared."""
-    if isinstance(data, CudaData):
-        return cp.cuda.Device(data.device)
-    return nullcontext() if isinstance(data, Prepared) else current(data)

@@ -37,7 +37,7 @@ _LOG_2 = float(np.log(2.0))
 _OUT_BYTES = 1 << 28  # of results on the device that go elsewhere
 
 
-def _on_host(request: Request) -> Request:
+def _host_request(request: Request) -> Request:
     return replace(request, cotangent=as_numpy(request.cotangent))
 
 
@@ -52,43 +52,31 @@ class CudaRoutes(Engine):
     def _spectra(self, data: Prepared, atoms: RealArray) -> RealArray:
         if not isinstance(data, CudaData):
             return self._fallback._spectra(self._elsewhere(data), atoms)
-        out = _empty((data.n_matrices, len(atoms), data.d), data)
-        for rows, found in self._spectra_blocks(data, atoms):
-            _copy(found, out, rows)
-        return out
-
-    def _spectra_blocks(self, data: CudaData, atoms: RealArray) -> Iterator[tuple[slice, Any]]:
-        """Yield rows and their log-eigenvalues (rows, n_atoms, d) on the device."""
-        prepared = CudaAtoms(atoms)
+        shape, prepared = (data.n_matrices, len(atoms), data.d), CudaAtoms(atoms)
+        out = np.empty(shape) if data.kind == "numpy" else cp.empty(shape)
         for rows, block in self._rows(data, 8 * data.d * len(atoms)):
             failures = Failures()
             found = Device(block, prepared, self.condition_limit, failures).spectra()
             for row, atom, part in self._failed(data, failures):
                 host = self._fallback._spectra(part, as_numpy(atoms[atom]))
                 found[row.start - rows.start, atom.start] = cp.asarray(host[0, 0])
-            yield rows, found
+            _copy(found, out, rows)
+        return out
 
     def _encode(
         self, data: Prepared, atoms: RealArray, parameters: Parameters, out: RealArray
     ) -> None:
-        if isinstance(data, CudaData) and not parameters.opposite:
-            for rows, values in self._encode_blocks(data, atoms, parameters):
-                _copy(values, out, rows)
+        if not isinstance(data, CudaData) or parameters.opposite:
+            host = out if kind_of(out) == "numpy" else np.empty(out.shape)
+            self._fallback._encode(self._elsewhere(data), as_numpy(atoms), parameters, host)
+            if host is not out:
+                out[...] = cp.asarray(host)
             return
-        host = out if kind_of(out) == "numpy" else np.empty(out.shape)
-        self._fallback._encode(self._elsewhere(data), as_numpy(atoms), parameters, host)
-        if host is not out:
-            out[...] = cp.asarray(host)
-
-    def _encode_blocks(
-        self, data: CudaData, atoms: RealArray, parameters: Parameters
-    ) -> Iterator[tuple[slice, Any]]:
-        """Yield rows and their values (rows, n_atoms, m) on the device."""
         prepared = CudaAtoms(atoms)
         pairs = self._pairs(data, prepared, parameters)
         for rows, block in self._rows(data, 8 * parameters.alpha.size):
             found = [self._encode_block(data, block, prepared, one) for one in pairs]
-            yield rows, found[0] if len(pairs) == 1 else cp.concatenate(found, axis=2)
+            _copy(found[0] if len(pairs) == 1 else cp.concatenate(found, axis=2), out, rows)
 
     def _pairs(self, data: CudaData, atoms: CudaAtoms, parameters: Parameters) -> list[Parameters]:
         """Split parameters as `one_by_one` does, where extremes of the data are known."""
@@ -152,18 +140,14 @@ class CudaRoutes(Engine):
     def _pullback(self, data: Prepared, atoms: RealArray, request: Request) -> Pullback:
         if not isinstance(data, CudaData) or request.parameters.opposite:
             elsewhere, host = self._elsewhere(data), as_numpy(atoms)
-            return self._fallback._pullback(elsewhere, host, _on_host(request))
+            return self._fallback._pullback(elsewhere, host, _host_request(request))
         prepared = CudaAtoms(atoms)
         if request.slopes or request.values:
             found = self._spectral_pullback(data, prepared, request)
         else:
             found = self._pairs_pullback(data, prepared, request)
         self._mend_gradients(found, data, prepared, request)
-        if data.kind != "numpy":
-            return found
-        fields = found.atoms, found.whitened, found.alpha, found.beta, found.values
-        given: list[Any] = [None if array is None else cp.asnumpy(array) for array in fields]
-        return Pullback(*given)
+        return found
 
     def _mend_gradients(
         self, found: Pullback, data: CudaData, atoms: CudaAtoms, request: Request
@@ -179,7 +163,8 @@ class CudaRoutes(Engine):
             stacklevel=2,
         )
         where = cp.asarray(lost)
-        given, some = cp.asnumpy(atoms.matrices[where]), _on_host(request).part(slice(None), lost)
+        given = cp.asnumpy(atoms.matrices[where])
+        some = _host_request(request).part(slice(None), lost)
         again = self._fallback._pullback(self._elsewhere(data), given, some)
         for name in ("atoms", "whitened", "alpha", "beta"):
             if getattr(found, name) is not None:
@@ -243,7 +228,7 @@ class CudaRoutes(Engine):
         first, second = sums.slopes
         result = Pullback(atoms.congruence(whitened), whitened, first, second, values)
         for rows, atom, part in self._failed(data, failures):
-            one, some = cp.asnumpy(atoms.matrices[atom]), _on_host(request.part(rows, atom))
+            one, some = cp.asnumpy(atoms.matrices[atom]), _host_request(request.part(rows, atom))
             add_part(result, self._fallback._pullback(part, one, some), rows, atom)
         return result
 
@@ -299,11 +284,6 @@ class CudaRoutes(Engine):
     @property
     def _fallback(self) -> Engine:
         return cpu_engine(self.given_threads, self.accuracy)
-
-
-def _empty(shape: tuple[int, ...], data: CudaData) -> DeviceArray:
-    """Return an array for results, where those for the data are."""
-    return np.empty(shape) if data.kind == "numpy" else cp.empty(shape)
 
 
 def _copy(found: DeviceArray, out: DeviceArray, rows: slice) -> None:
