@@ -290,10 +290,18 @@ class Engine(ABC):
         return encode_filters(X, to_device_of(filters, X), alpha, beta)
 
     def _pull_filters(
-        self, data: Prepared, filters: RealArray, *given: RealArray, parameters: bool
+        self,
+        data: Prepared,
+        filters: RealArray,
+        alpha: RealArray,
+        beta: RealArray,
+        cotangent: RealArray,
+        *,
+        parameters: bool,
     ) -> Gradients:
         X = data.there
-        return pull_filters(X, to_device_of(filters, X), *given, parameters=parameters)
+        there, weights = to_device_of(filters, X), to_device_of(cotangent, X)
+        return pull_filters(X, there, alpha, beta, weights, parameters=parameters)
 
     def usable(self, atoms: RealArray) -> bool:
         """Say what `divlearn.spd.usable` does, of atoms that may be where the engine works."""

@@ -20,6 +20,7 @@ from divlearn.engines.cuda.data import (
     fits,
     permute_on_device,
 )
+from divlearn.engines.cuda.filters import LARGEST_RANK, encode_filters, pull_filters
 from divlearn.engines.cuda.kernels import largest_dimension
 from divlearn.engines.cuda.routes import CudaRoutes
 from divlearn.engines.data import (
@@ -33,6 +34,7 @@ from divlearn.engines.data import (
     typical_sizes,
 )
 from divlearn.engines.parameters import Parameters, value_routes
+from divlearn.engines.projected import line_of
 from divlearn.spd import check_spd
 from divlearn.tolerances import USABLE_MARGIN
 
@@ -164,6 +166,47 @@ class CudaEngine(CudaRoutes):
             return finish(whitened, data), finish(first, data), finish(second, data)
 
         return self._finish(values, data), pull
+
+    def _encode_filters(
+        self, data: Prepared, filters: DeviceArray, alpha: RealArray, beta: RealArray
+    ) -> DeviceArray:
+        line = self._line(data, filters, alpha, beta)
+        if line is None:
+            return super()._encode_filters(data, filters, alpha, beta)
+        with self._on_device_of(data):
+            return encode_filters(data.working, self._in_order(data, filters), *line)
+
+    def _pull_filters(
+        self,
+        data: Prepared,
+        filters: DeviceArray,
+        alpha: RealArray,
+        beta: RealArray,
+        cotangent: DeviceArray,
+        *,
+        parameters: bool,
+    ) -> Gradients:
+        line = None if parameters else self._line(data, filters, alpha, beta)
+        if line is None:
+            given = data, filters, alpha, beta, cotangent
+            return super()._pull_filters(*given, parameters=parameters)
+        with self._on_device_of(data):
+            found = pull_filters(data.working, self._in_order(data, filters), *line, cotangent)
+            return found if data.order is None else found[:, np.argsort(data.order)], None, None
+
+    @staticmethod
+    def _in_order(data: Prepared, filters: DeviceArray) -> DeviceArray:
+        """Return filters whose variables have the order of the data's."""
+        there = as_cupy(filters)
+        return there if data.order is None else there[:, data.order]
+
+    @staticmethod
+    def _line(
+        data: Prepared, filters: DeviceArray, alpha: RealArray, beta: RealArray
+    ) -> tuple[RealArray, RealArray] | None:
+        """Return the pairs that kernels can do: alpha + beta = 1, the same for all filters."""
+        there = isinstance(data, CudaData) and data.kind != "numpy"
+        return line_of(alpha, beta) if there and filters.shape[-1] <= LARGEST_RANK else None
 
     def usable(self, atoms: DeviceArray) -> bool:
         if kind_of(atoms) == "numpy":
