@@ -110,7 +110,9 @@ struct SoftmaxHead {
 struct PairProblems {
   int64_t samples;
   int classes;
-  const float* kernel;     // (samples, samples)
+  const float* kernel;     // (pitch, pitch)
+  int64_t pitch;
+  const int64_t* rows;     // (samples): of the kernel
   const double* diagonal;  // (samples): of the kernel, in all digits
   const double* most;      // (samples): upper bounds of the coefficients
   const int64_t* starts;   // (classes + 1): where classes begin, and the last ends

@@ -83,10 +83,10 @@ class PairSolver {
     unshrunk_ = false;
     for (int i = 0; i < size_; ++i) {
       const int64_t row = i < first ? a + i : b + i - first;
-      const float* from = all.kernel + row * all.samples;
-      rows_[i] = table_.data() + (size_t)i * pitch_;
-      std::copy(from + a, from + a_end, rows_[i]);
-      std::copy(from + b, from + b_end, rows_[i] + first);
+      const float* from = all.kernel + all.rows[row] * all.pitch;
+      float* to = rows_[i] = table_.data() + (size_t)i * pitch_;
+      for (int64_t j = a; j < a_end; ++j) *to++ = from[all.rows[j]];
+      for (int64_t j = b; j < b_end; ++j) *to++ = from[all.rows[j]];
       diagonal_[i] = all.diagonal[row];
       sign_[i] = i < first ? 1 : -1;
       slope_[i] = -sign_[i];

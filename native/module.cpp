@@ -373,8 +373,8 @@ void softmax_step(const std::string& isa, nb::ndarray<const T, nb::c_contig, nb:
 }
 
 void solve_pairs(const std::string& isa, nb::ndarray<const float, nb::c_contig, nb::device::cpu> kernel,
-                 ConstArray diagonal, ConstArray most, Indices starts, double tolerance,
-                 Array coefficients, Array offsets) {
+                 Indices rows, ConstArray diagonal, ConstArray most, Indices starts,
+                 double tolerance, Array coefficients, Array offsets) {
   const Kernels& kernels = find(isa);
   const size_t n = diagonal.size();
   require(starts.size() > 2, "two classes are needed");
@@ -382,8 +382,12 @@ void solve_pairs(const std::string& isa, nb::ndarray<const float, nb::c_contig, 
   require(starts.data()[0] == 0 && starts.data()[classes] == (int64_t)n, "classes are not all samples");
   for (size_t k = 0; k < classes; ++k)
     require(starts.data()[k] < starts.data()[k + 1], "a class has no sample");
+  require(kernel.ndim() == 2 && kernel.shape(0) == kernel.shape(1), "the kernel is not square");
+  const int64_t pitch = (int64_t)kernel.shape(0);
+  const int64_t* chosen = checked(rows, n, "wrong number of rows");
+  for (size_t i = 0; i < n; ++i) require(chosen[i] >= 0 && chosen[i] < pitch, "no such row");
   const divlearn::PairProblems problems = {
-      (int64_t)n, (int)classes, checked(kernel, n * n, "wrong size of kernel"), diagonal.data(),
+      (int64_t)n, (int)classes, kernel.data(), pitch, chosen, diagonal.data(),
       checked(most, n, "wrong size of bounds"), starts.data(), tolerance};
   double* target = checked(coefficients, (classes - 1) * n, "wrong size of coefficients");
   double* levels = checked(offsets, classes * (classes - 1) / 2, "wrong size of offsets");

@@ -262,6 +262,23 @@ DIVLEARN_INLINE bool quick_enough(int d, const Lane* t, const Point& point, Lane
   return !any(~(sum * point.product > SMALLEST * d) | ~(extent * point.theta < LARGEST_EXPONENT));
 }
 
+// On an axis sum_i f(t_i) = sum_i (e^s_i - 1 - s_i)/theta^2, where s is theta t, or -theta t if beta is
+// zero. The error is about eps (d + sum_i |s_i|)/theta^2 and the result's own.
+static bool quick_axis_sum(int d, const Lane* t, const Point& point, Lane* sum) {
+  constexpr double SMALLEST = 0.05, LARGEST_EXPONENT = 700.0;
+  const double factor = point.alpha == 0.0 ? point.theta : -point.theta;
+  Lane powers = {}, exponents = {}, largest = {};
+  for (int i = 0; i < d; ++i) {
+    const Lane exponent = factor * t[i];
+    largest = maximum(largest, exponent);
+    powers += exp_lane(exponent);
+    exponents += exponent;
+  }
+  const Lane scaled = powers - (double)d - exponents;
+  *sum = scaled * (1.0 / (point.theta * point.theta));
+  return !any(~(scaled > SMALLEST * d) | ~(largest < LARGEST_EXPONENT));
+}
+
 // sum_i f(t_i) = [log prod_i (alpha u_i + beta)/theta - alpha sum_i t_i]/(alpha beta), u = e^(theta t):
 // one logarithm for four eigenvalues. Its absolute error is about d eps/(alpha beta), so it serves
 // only where the result is not small against that, and where four factors cannot overflow.
@@ -273,6 +290,7 @@ static bool quick_sum(int d, const Lane* t, const Point& point, Lane* sum) {
     *sum = 0.5 * total;
     return true;
   }
+  if (point.alpha == 0.0 || point.beta == 0.0) return quick_axis_sum(d, t, point, sum);
   if (!(point.alpha > SMALLEST_SHARE * point.theta && point.beta > SMALLEST_SHARE * point.theta))
     return false;
   const double scale_u = point.alpha / point.theta, scale_1 = point.beta / point.theta;

@@ -103,6 +103,7 @@ def newton_step(
 
 def solve_pairs(
     kernel: RealArray,
+    rows: Indices,
     most: RealArray,
     starts: Indices,
     tolerance: float,
@@ -111,7 +112,8 @@ def solve_pairs(
 
     Parameters
     ----------
-    kernel : ndarray, shape (n_samples, n_samples), of samples that come class by class
+    kernel : ndarray, shape (n, n)
+    rows : ndarray, shape (n_samples,), of the kernel: samples, which come class by class
     most : ndarray, shape (n_samples,), upper bounds of coefficients
     starts : ndarray, shape (n_classes + 1,), where classes begin, and the last ends
     tolerance : float, of the gradient
@@ -123,12 +125,13 @@ def solve_pairs(
     offsets : ndarray, shape (n_pairs,)
     """
     native, n_classes = _kernels(), len(starts) - 1
-    coefficients = np.zeros((n_classes - 1, len(kernel)))
+    coefficients = np.zeros((n_classes - 1, len(rows)))
     offsets = np.empty(n_classes * (n_classes - 1) // 2)
     native.solve_pairs(
         native.instruction_sets()[0],
         np.ascontiguousarray(kernel, dtype=np.float32),
-        np.diagonal(kernel).astype(np.float64),
+        rows.astype(np.int64, copy=False),
+        np.diagonal(kernel)[rows].astype(np.float64),
         np.ascontiguousarray(most, dtype=np.float64),
         starts.astype(np.int64),
         tolerance,

@@ -28,18 +28,26 @@ Judge = Callable[[Sequence[RealArray], Sequence[Indices]], RealArray]  # see `He
 
 
 class Memo:
-    """Results by key, each computed once: threads that need one wait for it."""
+    """Results by key, each computed once: threads that need one wait for it.
 
-    def __init__(self) -> None:
+    Of more than `most`, if that is not zero, the oldest are forgotten.
+    """
+
+    def __init__(self, most: int = 0) -> None:
+        self._most = most
         self._known: dict[Hashable, object] = {}
         self._locks: dict[Hashable, RLock] = {}
 
     def once(self, key: Hashable, compute: Callable[[], _F]) -> _F:
         """Return what was computed before under this key, or compute it."""
         with self._locks.setdefault(key, RLock()):
-            if key not in self._known:
-                self._known[key] = compute()
-        return cast(_F, self._known[key])
+            try:
+                return cast(_F, self._known[key])
+            except KeyError:
+                found = self._known[key] = compute()
+        for old in list(self._known)[: -self._most] if self._most else []:
+            self._known.pop(old, None)
+        return found
 
 
 class Folded(Memo):

@@ -29,7 +29,13 @@ from divlearn.kernels import tables
 from divlearn.kernels.kernel import DivergenceKernel
 from divlearn.kernels.landmarks import LeastSquares, by_class, indicate
 from divlearn.kernels.machines import PairMachine, decide_pairs, fit_pairs, fit_svc
-from divlearn.kernels.shared import are_many, on_landmarks, shared_columns, shared_tables
+from divlearn.kernels.shared import (
+    are_many,
+    on_landmarks,
+    shared_columns,
+    shared_kernel,
+    shared_tables,
+)
 from divlearn.kernels.tables import Point, cut, decay
 from divlearn.threads import side_by_side
 
@@ -265,10 +271,11 @@ class DivergenceKernelClassifier(MachineClassifier):
 
         def learn(candidate: Candidate) -> tuple[Machine, Candidate]:
             table, chosen = self._table(training, candidate), dict(candidate)
-            inner = table if number == training.whole else cut(table, rows, rows)
-            kernel = decay(inner, chosen["scale"])
-            fit = fit_svc if number == training.whole else fit_pairs
-            return fit(kernel, chosen["C"], data.codes[rows], data.weights[rows]), candidate
+            given = chosen["C"], data.codes[rows], data.weights[rows]
+            if number == training.whole:
+                return fit_svc(decay(table, chosen["scale"]), *given), candidate
+            kernel = shared_kernel(training, table, chosen["scale"], candidate[:2])
+            return fit_pairs(kernel, *given, rows), candidate
 
         return learn
 

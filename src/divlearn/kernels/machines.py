@@ -10,6 +10,7 @@ from sklearn.svm import SVC
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.engines.compiled import is_compiled, solve_pairs
+from divlearn.kernels.tables import cut
 
 _TOLERANCE = 1e-3  # that of SVC
 
@@ -31,12 +32,19 @@ def fit_svc(kernel: RealArray, C: float, codes: Indices, weights: RealArray) -> 
         return machine.fit(kernel, codes, sample_weight=weights)
 
 
-def fit_pairs(kernel: RealArray, C: float, codes: Indices, weights: RealArray) -> SVC | PairMachine:
-    """Fit the same machine to samples that come class by class, in a third of the time."""
+def fit_pairs(
+    kernel: RealArray, C: float, codes: Indices, weights: RealArray, rows: Indices | None = None
+) -> SVC | PairMachine:
+    """Fit the same machine to samples that come class by class, in a third of the time.
+
+    They are rows of the kernel, all by default. Single precision is enough: libsvm keeps no more.
+    """
+    if rows is None:
+        rows = np.arange(len(kernel))
     if not is_compiled():
-        return fit_svc(kernel, C, codes, weights)
+        return fit_svc(cut(kernel, rows, rows), C, codes, weights)
     starts = np.flatnonzero(np.diff(codes, prepend=-1, append=codes[-1] + 1))
-    coefficients, offsets = solve_pairs(kernel, C * weights, starts, _TOLERANCE)
+    coefficients, offsets = solve_pairs(kernel, rows, C * weights, starts, _TOLERANCE)
     if len(offsets) == 1:  # positive for the second class, as in SVC
         coefficients, offsets = -coefficients, -offsets
     supports = coefficients.any(axis=0)

@@ -8,13 +8,14 @@ import numpy as np
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.divergence import ABDivergence, Divergence
 from divlearn.engines import Engine
-from divlearn.fitting.held_out import Folded
+from divlearn.fitting.held_out import Folded, Memo
 from divlearn.kernels import tables
 from divlearn.kernels.landmarks import LARGE, Landmarks, make_definite, pick_landmarks
 from divlearn.kernels.tables import Point, decay
 
 _LARGEST_TABLE = 2**32  # bytes, of all divergences
 _DIVERGENCES = 6  # that landmarks leave room for: those that are tried by default
+_KERNELS = 4  # kept at a time: folds of some candidates are fitted side by side
 
 
 def are_many(training: Folded, most: int | None = None) -> bool:
@@ -64,6 +65,12 @@ def shared_table(
         return tables.symmetric_table(divergence, training.engine, matrices, landmarks)
 
     return training.once((divergence.name, whole), compute)
+
+
+def shared_kernel(training: Folded, table: RealArray, scale: float, name: Hashable) -> RealArray:
+    """Return exp(-scale D) in single precision, for all folds and penalties from one pass."""
+    recent = training.once("kernels", lambda: Memo(_KERNELS))
+    return recent.once((name, scale), lambda: decay(table, scale).astype(np.float32))
 
 
 def on_landmarks(

@@ -3,6 +3,23 @@
 #include "scalar.cuh"
 #include "spectrum.cuh"
 
+// On an axis sum_i f(t_i) = sum_i (e^s_i - 1 - s_i)/theta^2, where s is theta t, or -theta t if beta is
+// zero. The error is about eps (D + sum_i |s_i|)/theta^2 and the result's own.
+INLINE bool quick_axis_sum(const Spectrum& t, const Point& point, double* sum) {
+  constexpr double SMALLEST = 0.05, LARGEST_EXPONENT = 700.0;
+  const double factor = point.alpha == 0.0 ? point.theta : -point.theta;
+  double powers = 0.0, exponents = 0.0, largest = 0.0;
+  for (int i = 0; i < D; ++i) {
+    const double exponent = factor * t[i];
+    largest = fmax(largest, exponent);
+    powers += exp(exponent);
+    exponents += exponent;
+  }
+  const double scaled = powers - D - exponents;
+  *sum = scaled / (point.theta * point.theta);
+  return scaled > SMALLEST * D && largest < LARGEST_EXPONENT;
+}
+
 // sum_i f(t_i) = [log prod_i (alpha u_i + beta)/theta - alpha sum_i t_i]/(alpha beta), u = e^(theta t):
 // one logarithm for four eigenvalues. Its absolute error is about d eps/(alpha beta), so it serves
 // only where the result is not small against that, and where four factors cannot overflow.
@@ -17,6 +34,7 @@ INLINE bool quick_sum(const Spectrum& t, const Point& point, double* sum) {
     *sum = 0.5 * total;
     return true;
   }
+  if (point.alpha == 0.0 || point.beta == 0.0) return quick_axis_sum(t, point, sum);
   if (!(point.alpha > SMALLEST_SHARE * point.theta && point.beta > SMALLEST_SHARE * point.theta))
     return false;
   const double scale_u = point.alpha / point.theta, scale_1 = point.beta / point.theta;
