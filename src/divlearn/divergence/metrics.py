@@ -56,11 +56,12 @@ class EmbeddedMetric(Divergence):
         return self.restore(vectors)
 
     def _table(self, X: RealArray, Y: RealArray) -> RealArray:
-        from scipy.spatial.distance import cdist  # takes a moment to import
+        from scipy.spatial.distance import cdist, pdist, squareform  # take a moment to import
 
         vectors = self.embed(X)
-        others = vectors if Y is X else self.embed(Y)
-        return cdist(vectors, others, "sqeuclidean")
+        if Y is X:
+            return squareform(pdist(vectors, "sqeuclidean"))
+        return cdist(vectors, self.embed(Y), "sqeuclidean")
 
     def _mean(self, X: Matrices, weight: ArrayLike | None, search: Search) -> RealArray:
         matrices, weights = check_weighted(X, weight)

@@ -54,30 +54,23 @@ def square_tables(engine: Engine, matrices: RealArray, points: Sequence[Point]) 
     n = len(matrices)
     tables = np.empty((len(points), n, n), matrices.dtype)
     bounds = np.linspace(0, n, (_BLOCKS if n > _SMALL else 1) + 1).astype(int)
+
+    def fill(table: RealArray, mean: Callable[[], RealArray], start: int, stop: int) -> None:
+        """Write columns from the diagonal on, and rows that mirror them."""
+        below = mean()
+        lower = np.tril(below[: stop - start], -1)
+        table[start:stop, start:stop] = lower + lower.T
+        table[stop:, start:stop] = below[stop - start :]
+        table[start:stop, stop:] = below[stop - start :].T
+
     for start, stop in track(list(pairwise(bounds)), "blocks of divergences"):
         data = Prepared.checked(matrices[start:])
         means = _both_directions(engine, data, matrices[start:stop], points)
-        parts = tables[:, start:, start:stop]
-        _fill(parts, means, engine.n_threads)
-    _fill(tables, [partial(_mirror, table) for table in tables], engine.n_threads)
+        # Side by side, for they take as long as some spectra.
+        calls = [partial(fill, *one, start, stop) for one in zip(tables, means, strict=True)]
+        for _ in side_by_side(calls, engine.n_threads):
+            pass
     return tables
-
-
-def _fill(tables: RealArray, calls: Sequence[Callable[[], RealArray]], n_threads: int) -> None:
-    """Write the results of calls into tables, side by side: they take as long as some spectra."""
-
-    def fill(table: RealArray, call: Callable[[], RealArray]) -> None:
-        table[...] = call()
-
-    for _ in side_by_side(
-        [partial(fill, *one) for one in zip(tables, calls, strict=True)], n_threads
-    ):
-        pass
-
-
-def _mirror(table: RealArray) -> RealArray:
-    lower = np.tril(table, -1)
-    return lower + lower.T
 
 
 def cross_tables(

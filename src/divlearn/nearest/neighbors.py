@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from typing import Annotated, Self
 
@@ -28,6 +29,7 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import check_labelled, check_new
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training
 from divlearn.kernels.classifier import POINTS
+from divlearn.kernels.landmarks import by_class
 from divlearn.kernels.shared import are_many, shared_table
 from divlearn.kernels.tables import cut, symmetric_table
 from divlearn.log_vectors import squared_distances
@@ -291,33 +293,47 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
         self.matrices_, self.codes_ = training.data.matrices, training.data.codes
 
     def _decide(self, model: Candidate, training: Training, number: int) -> RealArray:
-        (divergence, count), (train, held) = model, training.parts[number]
-        codes = training.data.codes[train]
-        if not are_many(training):
-            table = cut(shared_table(training, divergence, POINTS), held, train)
-            return _scores(_class_means(table, codes, count))
-        vectors = training.log_vectors
-        blocks = np.split(held, range(_LEAST_ROWS, len(held), _LEAST_ROWS))
-        known = vectors[train]
-        tables = (to_host(squared_distances(vectors[one], known)) for one in blocks)
-        return _scores(np.concatenate([_class_means(one, codes, count) for one in tables]))
+        divergence, count = model
+        find = partial(_nearest_held_out, training, number, divergence)
+        nearest = training.once(("nearest", divergence, number), find)  # for all counts
+        return _scores(_class_means(nearest, count))
 
     def _decide_new(self, new: Prepared) -> RealArray:
         divergence, count = self.best_params_["divergence"], self.best_params_["n_neighbors"]
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
         table = symmetric_table(divergence, engine, new.matrices, self.matrices_)
-        return _scores(_class_means(table, self.codes_, count))
+        order = by_class(self.codes_)
+        nearest = _nearest_of_classes(table[:, order], self.codes_[order])
+        return _scores(_class_means(nearest, count))
 
 
-def _class_means(table: RealArray, codes: Indices, count: int) -> RealArray:
+def _nearest_held_out(training: Training, number: int, divergence: Divergence) -> list[RealArray]:
+    """Divergences between what a part holds out and the nearest of what it learns, by class."""
+    train, held = training.parts[number]
+    train = train[by_class(training.data.codes[train])]
+    codes = training.data.codes[train]
+    if not are_many(training):
+        table = cut(shared_table(training, divergence, POINTS), held, train)
+        return _nearest_of_classes(table, codes)
+    vectors = training.log_vectors
+    blocks, known = np.split(held, range(_LEAST_ROWS, len(held), _LEAST_ROWS)), vectors[train]
+    tables = (to_host(squared_distances(vectors[one], known)) for one in blocks)
+    found = [_nearest_of_classes(table, codes) for table in tables]
+    return [np.concatenate(one) for one in zip(*found, strict=True)]
+
+
+def _nearest_of_classes(table: RealArray, codes: Indices) -> list[RealArray]:
+    """Smallest divergences to every class, ascending, from columns that come class by class."""
+    nearest, most = [], max(_COUNTS)
+    for own in np.split(table, np.searchsorted(codes, np.arange(1, codes[-1] + 1)), axis=1):
+        some = np.partition(own, most - 1, axis=1)[:, :most] if own.shape[1] > most else own
+        nearest.append(np.sort(some, axis=1))
+    return nearest
+
+
+def _class_means(nearest: list[RealArray], count: int) -> RealArray:
     """Mean divergences to the nearest matrices of every class."""
-    means = []
-    for code in range(codes.max() + 1):
-        own = table[:, codes == code]
-        if own.shape[1] > count:
-            own = np.partition(own, count - 1, axis=1)[:, :count]
-        means.append(np.sort(own, axis=1).mean(axis=1))
-    return np.stack(means, axis=1)
+    return np.stack([own[:, :count].mean(axis=1) for own in nearest], axis=1)
 
 
 def _scores(distances: RealArray) -> RealArray:
