@@ -39,7 +39,7 @@ def test_the_mean_of_numbers_is_their_median():
     np.testing.assert_allclose(found.mean_, np.median(values), rtol=1e-2)
 
 
-@pytest.mark.parametrize("n", [21, 41, 81])
+@pytest.mark.parametrize("n", [21, 81])
 def test_numbers_far_from_their_median_are_found(n):
     """The median is one of the numbers, whose log-divergence from it is far below all others."""
     found = []
@@ -90,7 +90,7 @@ def test_contamination_is_the_share_of_outliers(clean):
     assert model.score_samples(clean)[model.predict(clean) == -1].max() < model.offset_
 
 
-@pytest.mark.parametrize("share", [0.2, 0.3, 0.4])
+@pytest.mark.parametrize("share", [0.2, 0.4])
 def test_finds_many_artifacts_that_the_potato_does_not(share):
     ours, theirs = [], []
     for seed in range(2):
@@ -113,7 +113,7 @@ def test_finds_many_artifacts_that_the_potato_does_not(share):
     assert area > their_area - 1e-3
 
 
-@pytest.mark.parametrize("share", [0.02, 0.05, 0.1])
+@pytest.mark.parametrize("share", [0.02, 0.1])
 def test_few_artifacts_are_found_as_well_as_by_the_potato(share):
     found = []
     for seed in range(2):
@@ -158,11 +158,11 @@ def test_online_and_batch_agree_in_the_long_run():
     assert online.spread_ == pytest.approx(batch.spread_, rel=0.1)
 
 
-@pytest.mark.parametrize("n_first", [2, 4, 5])
+@pytest.mark.parametrize("n_first", [2, 5])
 def test_a_start_with_few_matrices_is_made_up_for(n_first):
     """However little they differ by chance: matrices that are ignored would teach nothing."""
     rejected = []
-    for seed in range(6):
+    for seed in range(3):
         X, is_artifact = simulate(seed, 0.1, n=120, d=4)
         order = np.r_[np.arange(20, 120), np.arange(20)]  # begin with clean ones
         X, is_artifact = X[order], is_artifact[order]

@@ -15,7 +15,7 @@ from divlearn.spectral import SpectralValues, abld_scalar, invert_f_t, log_gener
 
 OUTPUTS = ("f", "f_t", "f_tt", "f_alpha", "f_beta")
 EPS = np.finfo(np.float64).eps
-PARAMETERS = (0.0, 1e-300, 1e-20, 1e-8, 1e-3, 0.1, 0.5, 1.0, 2.0, 7.0, 50.0)
+PARAMETERS = (0.0, 1e-300, 1e-8, 1e-3, 0.1, 0.5, 1.0, 7.0, 50.0)
 TIMES = (0.0, 1e-300, 1e-9, 1e-3, 0.5, 1.0, 2.0, 10.0, 100.0, 700.0)
 
 ordinary = st.floats(-30, 30)
@@ -137,7 +137,7 @@ def test_error_bound_on_the_adversarial_grid():
 @pytest.mark.parametrize("smallest_exponent", [-300, -12, -3, -1])
 def test_error_bound_on_random_points(smallest_exponent):
     rng = np.random.default_rng(-smallest_exponent)
-    size = 150
+    size = 80
     alpha, beta = 10 ** rng.uniform(smallest_exponent, np.log10(50), (2, size))
     beta = np.where(rng.random(size) < 0.2, alpha, beta)
     alpha = np.where(rng.random(size) < 0.1, 0.0, alpha)

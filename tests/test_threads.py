@@ -36,13 +36,12 @@ def run_python(code: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("asked", ["1", "3,1"])
-def test_the_environment_holds(asked):
+def test_the_environment_holds():
     code = f"""
 from divlearn.engines import get_engine
 print(*[get_engine(name).n_threads for name in {ENGINES!r}])
 """
-    assert run_python(code, OMP_NUM_THREADS=asked).split() == len(ENGINES) * [asked[0]]
+    assert run_python(code, OMP_NUM_THREADS="3,1").split() == len(ENGINES) * ["3"]
 
 
 def test_nonsense_in_the_environment_is_ignored():

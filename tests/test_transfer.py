@@ -412,7 +412,7 @@ def test_between_steps_of_pyriemann():
     series[y == 1, 0] *= 2
     series[session == 1] *= np.array([4.0, 1.0, 0.3])[:, None]
     model = make_pipeline(
-        Covariances("oas"), Recenter(), TangentSpace(), LinearDiscriminantAnalysis()
+        Covariances("scm"), Recenter(), TangentSpace(), LinearDiscriminantAnalysis()
     )
     model.fit(series[session == 0], y[session == 0])
     assert model.score(series[session == 1], y[session == 1]) > 0.9

@@ -99,7 +99,7 @@ def test_a_projection_makes_its_constraint_hold():
 # --- the whole problem
 
 
-@pytest.mark.parametrize("eta", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("eta", [0.1, 1.0])
 def test_the_conditions_of_optimality_hold(eta):
     constraints, start = problem(1)
     found = solve(constraints, start, eta, max_iter=3000, tol=1e-11)

@@ -358,7 +358,6 @@ def test_evaluate(capsys, data):
         ["--method", "mixture", "--divergence", "burg"],
         ["--divergence", "likelihood"],
         ["--divergence", "learn"],
-        ["--method", "mixture", "--divergence", "0.5,1.5"],
         ["--method", "karcher"],
         ["--method", "log-euclidean"],
     ],

@@ -111,7 +111,7 @@ def test_pipelines_skip_them_too(capsys, good, kind):
     model = make_pipeline(Recenter(), DivergenceMDM())
     if kind == "recordings":
         X = np.random.default_rng(0).standard_normal((30, 3, 40))
-        model = make_pipeline(Covariances("oas"), TangentSpace(), LogisticRegression())
+        model = make_pipeline(Covariances("scm"), TangentSpace(), LogisticRegression())
     divlearn.save(model.fit(X, y), "pipeline")
     bad = X.copy()
     bad[[4, 5, 29]] = np.nan

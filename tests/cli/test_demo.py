@@ -13,12 +13,12 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
 def test_the_reference_engine_does_as_well(tmp_path, capsys, few_recordings):
-    few_recordings(18, 3)  # NumPy alone takes its time
+    few_recordings(12, 3)  # NumPy alone takes its time
     path = tmp_path / "new" / "folder" / "map.png"
     page = tmp_path / "report.html"
     options = ["--output", str(path), "--engine", "reference", "--threads", "1"]
     assert main(["demo", *options, "--report", str(page)]) == 0
-    assert "Data: 18 simulated recordings of 3 subjects" in capsys.readouterr().out
+    assert "Data: 12 simulated recordings of 3 subjects" in capsys.readouterr().out
     assert path.is_file()
     assert "Classifiers" in page.read_text()
 

@@ -37,7 +37,7 @@ def clusters_of_groups(rng):
 def test_groups_are_no_evidence(pure):
     """Clusters and classes follow groups, and have nothing else in common: naively 20 to 30 %."""
     rng, found = np.random.default_rng(0), []
-    for _ in range(60):
+    for _ in range(40):
         shares = np.arange(12) % 2 if pure else rng.random(12)
         classes = rng.random(60) < rng.permutation(shares)[GROUPS]
         clusters = clusters_of_groups(rng)

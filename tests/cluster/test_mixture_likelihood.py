@@ -98,7 +98,7 @@ def test_gamma_variables(set_tolerance):
     [(0.0, 1.0, 6.0, "wishart"), (0.0, 0.0, 2.0, "riemannian-gaussian")],
 )
 def test_members_are_recognised(alpha, beta, kappa, name):
-    X, _ = three_clusters(alpha, beta, (kappa,) * 3, n=80)
+    X, _ = three_clusters(alpha, beta, (kappa,) * 3, n=60)
     mixture = ABMixture(3, init=CENTERS).fit(X)
     # The difference is known to n^(-1/2), the sum only to n^(-1/4) near the origin.
     assert mixture.beta_[0] - mixture.alpha_[0] == pytest.approx(beta - alpha, abs=0.3)
@@ -113,7 +113,7 @@ def test_members_are_recognised(alpha, beta, kappa, name):
 
 
 def test_parameters_of_a_mixture_are_recovered(set_tolerance):
-    X, y = three_clusters(0.0, 1.0, (4.0, 10.0, 25.0), n=200)
+    X, y = three_clusters(0.0, 1.0, (4.0, 10.0, 25.0), n=150)
     mixture = ABMixture(3, "wishart", share="divergence", random_state=0).fit(X)
     order = np.argsort(mixture.kappa_)
     np.testing.assert_allclose(mixture.kappa_[order], [4, 10, 25], rtol=0.1)

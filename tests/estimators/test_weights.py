@@ -23,9 +23,9 @@ SCALE = 2.0**20  # which changes no bit of a number but its exponent
 MODELS = ESTIMATORS | {
     "Regularize": Regularize("shrink"),
     "SPDClassifier": divlearn.SPDClassifier(cv=2, **SEED),  # with all members
-    "ABKMeans, likelihood": divlearn.ABKMeans(2, "likelihood", n_init=1, max_iter=3, **SEED),
-    "ABKMeans, paper": divlearn.ABKMeans.paper(2).set_params(max_iter=3, **SEED),
-    "ABMixture, learned": divlearn.ABMixture(2, share="none", max_iter=2, **SEED),
+    "ABKMeans, likelihood": divlearn.ABKMeans(2, "likelihood", n_init=1, max_iter=1, **SEED),
+    "ABKMeans, paper": divlearn.ABKMeans.paper(2).set_params(max_iter=1, **SEED),
+    "ABMixture, learned": divlearn.ABMixture(2, share="none", max_iter=1, **SEED),
     "DivergenceKNN(4)": divlearn.DivergenceKNN(4),
     "DivergenceMDM, choose": divlearn.DivergenceMDM("choose", cv=2, **SEED),
     "DivergenceMDM, field": divlearn.DivergenceMDM(["airm", "burg"], filtering=True),

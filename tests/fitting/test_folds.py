@@ -131,9 +131,9 @@ def test_entangled_groups_are_held_out_one_by_one():
 
 @pytest.fixture(scope="module")
 def copies():
-    """Thirty groups of four near-copies with labels that mean nothing: the truth is 50 %."""
-    X, _ = make_wishart_clusters(1, 30, 3, random_state=0)
-    groups = np.repeat(np.arange(30), 4)
+    """Twenty groups of four near-copies with labels that mean nothing: the truth is 50 %."""
+    X, _ = make_wishart_clusters(1, 20, 3, random_state=0)
+    groups = np.repeat(np.arange(20), 4)
     factors = 1 + 1e-3 * np.random.default_rng(0).standard_normal(len(groups))
     return X[groups] * factors[:, None, None], groups % 2, groups
 

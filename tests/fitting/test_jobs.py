@@ -151,13 +151,11 @@ def test_threads_are_used_whatever_the_backend(data):
         assert TangentClassifier("rda", random_state=0).fit(*data).score(*data) > 0.9
 
 
-def threads_inside():
-    return os.getpid(), count_jobs(None, get_engine().n_threads)
-
-
 def test_workers_of_a_search_share_the_cores(monkeypatch):
     """As many processes as `GridSearchCV(n_jobs=2)` has."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # which would be for each process
-    inside = Parallel(n_jobs=2, backend="loky")(delayed(threads_inside)() for _ in range(2))
+    # A function of this module would have workers import all that the module imports.
+    threads_inside = delayed(lambda: (os.getpid(), count_jobs(None, get_engine().n_threads)))
+    inside = Parallel(n_jobs=2, backend="loky")(threads_inside() for _ in range(2))
     assert os.getpid() not in [process for process, _ in inside]
     assert sum(dict(inside).values()) <= max(cpu_count(), 2)

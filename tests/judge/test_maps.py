@@ -220,7 +220,7 @@ def test_picture_marks_what_there_is_to_see(all_figures):
 
 def test_picture_labels_do_not_overlap(all_figures):
     axis = np.arange(17) / 8
-    for row, column in ((0, 0), (1, 1), (4, 5), (5, 3), (8, 9), (16, 16)):
+    for row, column in ((0, 0), (4, 5), (16, 16)):
         counts = np.full((17, 17), 50)
         counts[row, column] = 60
         axes = PlaneDisplay(synthetic(counts, axis, axis)).plot().ax_

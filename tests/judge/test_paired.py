@@ -150,7 +150,7 @@ def answers(rng, accuracies, correlation, n, n_groups=None):
 def test_level_of_the_best_of_nine(correlation, n_groups):
     """Of nine equal classifiers, single tests find one worse than the best in 17 to 40 %."""
     rng, claims = np.random.default_rng(5), []
-    for _ in range(80):
+    for _ in range(60):
         right, groups = answers(rng, [0.75] * 9, correlation, 60, n_groups)
         best = max(right, key=lambda name: right[name].mean())
         p_values = compare_all(right, groups)

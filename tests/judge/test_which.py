@@ -115,7 +115,7 @@ def test_nearest_means_of_a_plain_loop():
 
 def test_recommends_the_rule_and_divergence_of_the_highest_accuracy():
     """Recordings of new subjects: of exact means, not only of approximate ones."""
-    recordings, y, subjects = make_recordings(144, 6, random_state=0)
+    recordings, y, subjects = make_recordings(72, 6, random_state=0)
     X, options = recordings @ recordings.mT / recordings.shape[2], {"cv": 3, "random_state": 0}
     answer = which_divergence(X, y, groups=subjects, alphas=ALPHAS, betas=BETAS, **options)
     splits = make_folds(3, len(y), y, subjects, random_state=0)

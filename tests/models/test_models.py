@@ -58,7 +58,7 @@ FITTED = {
     "kernel machine": divlearn.DivergenceKernelClassifier([0.5, 1], [0.5], cv=2, random_state=0),
     "committee": divlearn.SPDClassifier(cv=2, random_state=0),
     "committee of regressors": divlearn.SPDRegressor(cv=2, random_state=0),
-    "k-means": divlearn.ABKMeans(3, "likelihood", n_init=1, tol=0.1, random_state=0),
+    "k-means": divlearn.ABKMeans(3, "likelihood", n_init=1, tol=0.1, max_iter=1, random_state=0),
     "mixture": divlearn.ABMixture([1, 2], "wishart", share="none", random_state=0),
     "log-euclidean": divlearn.LogEuclideanKMeans(3, random_state=0),
     "karcher": divlearn.KarcherKMeans(3, random_state=np.random.RandomState(0)),

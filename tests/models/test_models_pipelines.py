@@ -45,16 +45,16 @@ def data():
 
 
 def tangent(*steps):
-    return make_pipeline(Covariances("oas"), TangentSpace(), StandardScaler(), *steps)
+    return make_pipeline(Covariances("scm"), TangentSpace(), StandardScaler(), *steps)
 
 
 PAIRS = [("svm", SVC()), ("linear", LogisticRegression())]
 COMPOSED = {
     "committee": make_pipeline(
-        Covariances("oas"), SPDClassifier(("kernel", "tangent lda"), cv=2, random_state=0)
+        Covariances("scm"), SPDClassifier(("kernel", "tangent lda"), cv=2, random_state=0)
     ),
     "MDM": make_pipeline(XdawnCovariances(1, estimator="oas"), MDM()),
-    "kernel of pyRiemann": make_pipeline(Covariances("oas"), RiemannianSVC()),
+    "kernel of pyRiemann": make_pipeline(Covariances("scm"), RiemannianSVC()),
     "logistic regression": tangent(LogisticRegression()),
     "SVC": tangent(SVC(class_weight={"quiet": 2, "loud": 1})),
     "chosen features": tangent(SelectKBest(f_classif, k=3), SVC()),
@@ -123,8 +123,9 @@ COMPILED = {
 }
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize(
+    ("name", "n_classes"), [*((name, 3) for name in COMPILED), ("boosting", 2)]
+)
 def test_trees_come_back_if_they_are_trusted(data, tmp_path, name, n_classes):
     """A forged tree crashes Python, since nobody checks where its nodes point."""
     step, needed = COMPILED[name]
@@ -191,7 +192,7 @@ def module(monkeypatch):
 @pytest.mark.usefixtures("module")
 def test_untrusted_types_are_refused_by_name(data, tmp_path):
     X, y = data
-    model = make_pipeline(Louder(3.0), Covariances("oas"), MDM()).fit(X, y)
+    model = make_pipeline(Louder(3.0), Covariances("scm"), MDM()).fit(X, y)
     message = (
         r"model: it needs 'somebody.Louder', which is not trusted; if you trust whoever wrote "
         r"the file, pass trusted=\['somebody.Louder'\]$"

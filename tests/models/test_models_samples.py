@@ -35,9 +35,9 @@ def there_and_back(model, folder, **options):
 
 MODELS = {
     "pyRiemann": make_pipeline(Covariances("scm"), MDM()),
-    "tangent": make_pipeline(Covariances("oas"), TangentSpace(), LogisticRegression()),
+    "tangent": make_pipeline(Covariances("scm"), TangentSpace(), LogisticRegression()),
     "divlearn at the end": make_pipeline(Covariances("scm"), DivergenceMDM()),
-    "delays": make_pipeline(TimeDelayCovariances(2, estimator="oas"), DivergenceMDM()),
+    "delays": make_pipeline(TimeDelayCovariances(2, estimator="scm"), DivergenceMDM()),
     "inside": make_pipeline(make_pipeline(Covariances("scm"), Shrinkage()), DivergenceMDM()),
     "search": GridSearchCV(
         make_pipeline(Covariances("scm"), MDM()), {"covariances__estimator": ["scm", "oas"]}, cv=2

@@ -160,7 +160,7 @@ def test_the_alias_of_all_that_have_a_divergence(made):
 
 def test_in_a_pipeline_of_pyriemann():
     X, y, _ = make_recordings(60, random_state=0)
-    peer, ours = (make_pipeline(Covariances("oas"), one) for one in (MDM(), DivergenceMDM()))
+    peer, ours = (make_pipeline(Covariances("scm"), one) for one in (MDM(), DivergenceMDM()))
     found, expected = (cross_val_score(one, X, y, cv=2) for one in (ours, peer))
     np.testing.assert_allclose(found, expected)
     grid = {"divergencemdm__metric": ["riemann", "euclid"], "divergencemdm__n_jobs": [1]}

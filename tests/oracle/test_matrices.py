@@ -336,7 +336,7 @@ def parameter_disagreements(pair: Pair, point, derivatives) -> list[str]:
 @cache
 def ordinary(d: int) -> tuple[np.ndarray, np.ndarray, list]:
     rng = np.random.default_rng(d)
-    X, B = wishart(rng, {8: 24, 18: 5}[d], d), wishart(rng, 1, d)
+    X, B = wishart(rng, {8: 12, 18: 5}[d], d), wishart(rng, 1, d)
     return X, B, [Pair(one, B[0], digits=40) for one in X]
 
 

@@ -59,6 +59,12 @@ def mixture():
     return ABMixture(2, "wishart", init=X[[0, 30]])
 
 
+@pytest.fixture(autouse=True)
+def few_steps(set_tolerance):
+    """As many in memory as in shards."""
+    set_tolerance("mixtures", 1e-2)
+
+
 def in_memory(make, y, weights):
     return make().fit(X, y) if weights is None else make().fit(X, y, weights)
 

@@ -160,7 +160,7 @@ def scalar_of_50_digits(t, alpha, beta):
     return mpmath.log(mixture) / (alpha * beta)
 
 
-@pytest.mark.parametrize("t", [-9.0, -0.3, 7.0])
+@pytest.mark.parametrize("t", [-0.3, 7.0])
 @pytest.mark.parametrize(
     ("alpha", "beta"), [(0.7, 1.3), (3.0, 2.0), (1e-9, 0.8), (0.0, 1.0), (0.0, 0.0), (8.0, 9.0)]
 )
