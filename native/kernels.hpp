@@ -110,7 +110,7 @@ struct SoftmaxHead {
 struct PairProblems {
   int64_t samples;
   int classes;
-  const float* kernel;     // (pitch, pitch)
+  const double* kernel;    // (pitch, pitch): solved in single precision
   int64_t pitch;
   const int64_t* rows;     // (samples): of the kernel
   const double* diagonal;  // (samples): of the kernel, in all digits

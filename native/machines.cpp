@@ -54,8 +54,9 @@ class PairSolver {
   }
 
   // Class a, of sign 1, has the rows [a, a_end), the other [b, b_end).
-  double solve(const divlearn::PairProblems& all, int64_t a, int64_t a_end, int64_t b, int64_t b_end) {
-    begin(all, a, a_end, b, b_end);
+  double solve(const divlearn::PairProblems& all, const float* kernel, int64_t a, int64_t a_end,
+               int64_t b, int64_t b_end) {
+    begin(all, kernel, a, a_end, b, b_end);
     int until_shrinking = std::min(size_, MOST_UNTIL_SHRINKING) + 1, i, j;
     for (;;) {
       if (--until_shrinking == 0) {
@@ -77,16 +78,17 @@ class PairSolver {
   double coefficient(int k) const { return alpha_[k] * sign_[k]; }
 
  private:
-  void begin(const divlearn::PairProblems& all, int64_t a, int64_t a_end, int64_t b, int64_t b_end) {
+  void begin(const divlearn::PairProblems& all, const float* kernel, int64_t a, int64_t a_end,
+             int64_t b, int64_t b_end) {
     const int first = (int)(a_end - a);
     size_ = active_ = first + (int)(b_end - b);
     unshrunk_ = false;
     for (int i = 0; i < size_; ++i) {
       const int64_t row = i < first ? a + i : b + i - first;
-      const float* from = all.kernel + all.rows[row] * all.pitch;
-      float* to = rows_[i] = table_.data() + (size_t)i * pitch_;
-      for (int64_t j = a; j < a_end; ++j) *to++ = from[all.rows[j]];
-      for (int64_t j = b; j < b_end; ++j) *to++ = from[all.rows[j]];
+      const float* from = kernel + row * all.samples;
+      rows_[i] = table_.data() + (size_t)i * pitch_;
+      std::copy(from + a, from + a_end, rows_[i]);
+      std::copy(from + b, from + b_end, rows_[i] + first);
       diagonal_[i] = all.diagonal[row];
       sign_[i] = i < first ? 1 : -1;
       slope_[i] = -sign_[i];
@@ -259,11 +261,15 @@ void solve_pairs(const divlearn::PairProblems& all, bool (*interrupted)(), doubl
   const int64_t* starts = all.starts;
   int64_t largest_class = 0;
   for (int k = 0; k < all.classes; ++k) largest_class = std::max(largest_class, starts[k + 1] - starts[k]);
+  std::vector<float> kernel((size_t)(all.samples * all.samples));  // of the samples, in their order
+  for (int64_t i = 0; i < all.samples; ++i)
+    for (int64_t j = 0; j < all.samples; ++j)
+      kernel[i * all.samples + j] = (float)all.kernel[all.rows[i] * all.pitch + all.rows[j]];
   PairSolver solver((int)(2 * largest_class), all.tolerance);
   for (int a = 0; a < all.classes; ++a)
     for (int b = a + 1; b < all.classes; ++b) {
       if (interrupted()) return;
-      *offsets++ = -solver.solve(all, starts[a], starts[a + 1], starts[b], starts[b + 1]);
+      *offsets++ = -solver.solve(all, kernel.data(), starts[a], starts[a + 1], starts[b], starts[b + 1]);
       const int64_t first = starts[a + 1] - starts[a];
       for (int k = 0; k < solver.size(); ++k) {
         const int64_t i = solver.place(k);

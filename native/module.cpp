@@ -372,9 +372,9 @@ void softmax_step(const std::string& isa, nb::ndarray<const T, nb::c_contig, nb:
   if (PyErr_Occurred()) throw nb::python_error();
 }
 
-void solve_pairs(const std::string& isa, nb::ndarray<const float, nb::c_contig, nb::device::cpu> kernel,
-                 Indices rows, ConstArray diagonal, ConstArray most, Indices starts,
-                 double tolerance, Array coefficients, Array offsets) {
+void solve_pairs(const std::string& isa, ConstArray kernel, Indices rows, ConstArray diagonal,
+                 ConstArray most, Indices starts, double tolerance, Array coefficients,
+                 Array offsets) {
   const Kernels& kernels = find(isa);
   const size_t n = diagonal.size();
   require(starts.size() > 2, "two classes are needed");

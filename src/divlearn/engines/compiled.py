@@ -129,7 +129,7 @@ def solve_pairs(
     offsets = np.empty(n_classes * (n_classes - 1) // 2)
     native.solve_pairs(
         native.instruction_sets()[0],
-        np.ascontiguousarray(kernel, dtype=np.float32),
+        np.ascontiguousarray(kernel, dtype=np.float64),
         rows.astype(np.int64, copy=False),
         np.diagonal(kernel)[rows].astype(np.float64),
         np.ascontiguousarray(most, dtype=np.float64),

@@ -302,7 +302,8 @@ class DivergenceKernelClassifier(MachineClassifier):
         if isinstance(machine, LeastSquares):
             return machine.decide(decay(table[held], scale))
         support = _learned_rows(training, number)[machine.support_]
-        return compact(decide_pairs(machine, decay(cut(table, held, support), scale)))
+        kernel = cut(shared_kernel(training, table, scale, candidate[:2]), held, support)
+        return compact(decide_pairs(machine, kernel))
 
     def _decide_new(self, new: Prepared) -> RealArray:
         kernel = self.kernel_.transform_checked(new.matrices)

@@ -37,7 +37,7 @@ def fit_pairs(
 ) -> SVC | PairMachine:
     """Fit the same machine to samples that come class by class, in a third of the time.
 
-    They are rows of the kernel, all by default. Single precision is enough: libsvm keeps no more.
+    They are rows of the kernel, all by default.
     """
     if rows is None:
         rows = np.arange(len(kernel))

@@ -68,9 +68,9 @@ def shared_table(
 
 
 def shared_kernel(training: Folded, table: RealArray, scale: float, name: Hashable) -> RealArray:
-    """Return exp(-scale D) in single precision, for all folds and penalties from one pass."""
+    """Return exp(-scale D), for all folds and penalties from one pass."""
     recent = training.once("kernels", lambda: Memo(_KERNELS))
-    return recent.once((name, scale), lambda: decay(table, scale).astype(np.float32))
+    return recent.once((name, scale), lambda: decay(table, scale))
 
 
 def on_landmarks(
