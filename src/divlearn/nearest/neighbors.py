@@ -38,7 +38,8 @@ _WEIGHTS = ("uniform", "distance")
 _TABLE_ENTRIES = 1 << 22  # of a table held at a time
 _LEAST_ROWS = 1024  # of a block, so that vector lanes are full
 _COUNTS = (1, 3)  # of neighbours in every class, to choose from
-_LEAST = 1e-12  # of a divergence, relative to the mean: copies are not infinitely near
+_LEAST = 1e-12  # of a divergence, relative to the median: copies are not infinitely near
+_SOME = 256  # training matrices, whose divergences say what is usual
 _SMALLEST = float(np.finfo(float).tiny)  # where all matrices are copies of one
 
 Candidate = tuple[Divergence, int]  # and a number of neighbours
@@ -262,6 +263,7 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
 
     matrices_: Annotated[RealArray, "n_kept d d"]
     codes_: Annotated[Indices, "n_kept"]
+    least_: float
 
     def __init__(
         self,
@@ -289,24 +291,44 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
         self.matrices_, self.codes_ = training.data.matrices, training.data.codes
+        self.least_ = _least(training, best[0])
 
     def _decide(self, model: Candidate, training: Training, number: int) -> RealArray:
         (divergence, count), (train, held) = model, training.parts[number]
-        codes = training.data.codes[train]
+        codes, least = training.data.codes[train], _least(training, divergence)
         if not are_many(training):
             table = cut(shared_table(training, divergence, POINTS), held, train)
-            return _scores(_class_means(table, codes, count))
+            return _scores(_class_means(table, codes, count), least)
         vectors = training.log_vectors
         blocks = np.split(held, range(_LEAST_ROWS, len(held), _LEAST_ROWS))
         known = vectors[train]
         tables = (to_host(squared_distances(vectors[one], known)) for one in blocks)
-        return _scores(np.concatenate([_class_means(one, codes, count) for one in tables]))
+        return _scores(np.concatenate([_class_means(one, codes, count) for one in tables]), least)
 
     def _decide_new(self, new: Prepared) -> RealArray:
         divergence, count = self.best_params_["divergence"], self.best_params_["n_neighbors"]
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
         table = symmetric_table(divergence, engine, new.matrices, self.matrices_)
-        return _scores(_class_means(table, self.codes_, count))
+        return _scores(_class_means(table, self.codes_, count), self.least_)
+
+
+def _least(training: Training, divergence: Divergence) -> float:
+    """Return the least divergence that counts, by those between training matrices."""
+
+    # Not by those of a call, whose matrices are classified one by one.
+    def find() -> float:
+        rows = np.arange(len(training.data.codes))
+        some = rows[:: -(-len(rows) // _SOME)]
+        if are_many(training):
+            vectors = training.log_vectors[some]
+            table = squared_distances(vectors, vectors)
+        else:
+            table = cut(shared_table(training, divergence, POINTS), some, some)
+        known = to_host(table)
+        known = known[known > 0]
+        return max(_LEAST * float(np.median(known)), _SMALLEST) if known.size else _SMALLEST
+
+    return training.once(("least", divergence), find)
 
 
 def _class_means(table: RealArray, codes: Indices, count: int) -> RealArray:
@@ -320,6 +342,6 @@ def _class_means(table: RealArray, codes: Indices, count: int) -> RealArray:
     return np.stack(means, axis=1)
 
 
-def _scores(distances: RealArray) -> RealArray:
+def _scores(distances: RealArray, least: float) -> RealArray:
     """Negative logarithms of distances to the classes."""
-    return -np.log(np.maximum(distances, max(_LEAST * distances.mean(), _SMALLEST)))
+    return -np.log(np.maximum(distances, least))
