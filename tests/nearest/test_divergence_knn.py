@@ -212,3 +212,10 @@ def test_matrices_are_classified_one_by_one():
     alone = np.concatenate([model.predict_proba(one[None]) for one in X])
     together = model.predict_proba(np.concatenate([X, 1e16 * X[:1]]))[:-1]
     np.testing.assert_allclose(together, alone, atol=1e-12)
+
+
+def test_messages_name_divergences():
+    X, y = classes(0)
+    model = NearestClassifier(random_state=0).fit(X, y)
+    name = model.best_params_["divergence"].name
+    assert model.message_.startswith(f"divergence = {name}, n_neighbors = ")
