@@ -460,3 +460,17 @@ def test_nothing_is_learned_where_nothing_is_wrong(monkeypatch):
     few = clone(plain).fit(X[:90], y[:90])
     assert "held-out loss" in few.message_
     assert "without learning" not in few.message_
+
+
+@pytest.mark.parametrize("rank", ["auto", "full", 1])
+@pytest.mark.parametrize("max_iter", ["auto", 3])
+def test_one_model_where_nothing_can_be_held_out(rank, max_iter):
+    X, y = make_wishart_clusters(3, 8, 3, random_state=0)
+    given = {"rank": rank, "max_iter": max_iter, "loss": "softmax", "random_state": 0}
+    first = np.unique(y, return_index=True)[1]
+    for some, labels, groups in [(X, y, y), (X[first], y[first], None)]:
+        folds = IDDLClassifier(**given).fit(some, labels, groups=groups)
+        single = IDDLClassifier(cv=None, **given).fit(some, labels, groups=groups)
+        np.testing.assert_array_equal(folds.predict_proba(X), single.predict_proba(X))
+        assert np.isnan(folds.oof_proba_).all()
+    assert (IDDLClassifier(rank=rank, max_iter=max_iter).fit(X, y, groups=y).predict(X) == y).all()

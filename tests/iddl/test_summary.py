@@ -106,3 +106,10 @@ def test_learning_does_not_pay_without_signal(data):
     assert numbers.fit(X, y * 1.0).summary().endswith("neither is clearly better than chance.")
     signal = IDDLClassifier(n_atoms=6, max_iter=2, rank="full", random_state=0).fit(*data)
     assert "chance" not in signal.summary()
+
+
+def test_heads_of_constants_have_no_weights(data):
+    model = IDDLRegressor(n_atoms=3, max_iter=1, random_state=0).fit(data[0], np.full(90, 7.0))
+    said = model.summary()
+    assert said.count(" 0% ") == 3
+    assert "nan" not in said

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from pyriemann.tangentspace import TangentSpace
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.model_selection import LeaveOneOut
+from sklearn.model_selection import LeaveOneOut, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 
 from divlearn import DivergenceKNN, DivergenceMDM, channel_importance, evaluate
+from divlearn.datasets import make_wishart_clusters
 from divlearn.judge.channels import permute_channels
 from divlearn.report import ChannelImportanceDisplay
 
@@ -210,3 +211,14 @@ def test_an_interrupt_keeps_the_folds_that_are_complete(data):
     Interrupted.fits_left = 3
     with pytest.raises(KeyboardInterrupt):
         channel_importance(Interrupted(), X, y, cv=4, method="drop")
+
+
+def test_a_matrix_held_out_twice_counts_once():
+    X, y = make_wishart_clusters(2, 20, 3, separation=1, random_state=0)
+    folds = list(StratifiedKFold(4).split(X, y))
+    once, twice = (
+        channel_importance(DivergenceMDM(), X, y, method="drop", cv=cv) for cv in (folds, folds * 2)
+    )
+    expected = once.standard_errors * np.sqrt(40 / 39)  # groups lose a degree of freedom
+    np.testing.assert_allclose(twice.standard_errors, expected, rtol=1e-8)
+    np.testing.assert_allclose(twice.p_values, once.p_values, atol=0.02)

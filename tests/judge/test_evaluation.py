@@ -196,3 +196,16 @@ def test_defaults_are_estimators():
 def test_errors(data, options, message):
     with pytest.raises(ValueError, match=message):
         evaluate(*data, **{"classifiers": CLASSIFIERS, **options})
+
+
+def test_a_matrix_held_out_twice_counts_once():
+    X, y = make_wishart_clusters(2, 20, 3, separation=1, random_state=0)
+    folds = list(StratifiedKFold(4).split(X, y))
+    known = {"airm": DivergenceMDM(), "burg": DivergenceMDM("burg"), "one": DivergenceKNN()}
+    once, twice = (evaluate(X, y, known, cv=cv) for cv in (folds, folds * 2))
+    np.testing.assert_allclose(twice.p_chance, once.p_chance, rtol=1e-8)
+    for row, other in zip(twice.table(), once.table(), strict=True):
+        expected = other.standard_error * np.sqrt(40 / 39)  # groups lose a degree of freedom
+        np.testing.assert_allclose(row.standard_error, expected, rtol=1e-8)
+        np.testing.assert_allclose(row.versus_best.p_value, other.versus_best.p_value, atol=0.02)
+    assert "on 40 held-out matrices" in twice.summary()

@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from divlearn import abld, get_divergence
 from divlearn.datasets import make_wishart_clusters
 from divlearn.log_vectors import log_vectors
-from divlearn.nearest import DivergenceKNN
+from divlearn.nearest import DivergenceKNN, NearestClassifier
 
 
 def classes(seed: int, n: int = 60, d: int = 4, separation: float = 2.0):
@@ -199,3 +199,23 @@ def test_more_neighbors_than_matrices():
     X, y = classes(10)
     with pytest.raises(ValueError, match=r"n_neighbors=99 must be >= 1 and <= 60, the number"):
         DivergenceKNN().fit(X, y).kneighbors(X, 99)
+
+
+# --- nearest matrices of every class
+
+
+def test_matrices_are_classified_one_by_one():
+    """One that is far off, such as a burst of noise, says nothing of the others."""
+    X, y = make_wishart_clusters(3, 20, 3, separation=1.5, random_state=0)
+    model = NearestClassifier(random_state=0).fit(X, y)
+    assert model.best_params_["divergence"].name == "symmetrized (0, 1)"  # grows without bound
+    alone = np.concatenate([model.predict_proba(one[None]) for one in X])
+    together = model.predict_proba(np.concatenate([X, 1e16 * X[:1]]))[:-1]
+    np.testing.assert_allclose(together, alone, atol=1e-12)
+
+
+def test_messages_name_divergences():
+    X, y = classes(0)
+    model = NearestClassifier(random_state=0).fit(X, y)
+    name = model.best_params_["divergence"].name
+    assert model.message_.startswith(f"divergence = {name}, n_neighbors = ")

@@ -304,6 +304,16 @@ def test_good_numbers_lead_to_equal_results(name):
     check_equal(regressor, y, None, 1e-8 * max(1, np.abs(y).max()))
 
 
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_units_of_numbers_do_not_matter(unit):
+    weights = np.append(np.ones(59), 0.0)
+    usual = in_memory(regressor, NUMBERS, weights).predict(X)
+    far = changed(unit * NUMBERS, 59, 1e300)  # without weight it is not there
+    for fit in (in_memory, in_shards):
+        found = fit(regressor, far, weights).predict(X) / unit
+        np.testing.assert_allclose(found, usual, rtol=1e-8, atol=1e-8)
+
+
 # ---------------------------------------------------------------------- settings
 
 SAME = [

@@ -170,6 +170,14 @@ def number_units(rows: Indices, groups: Labels | None) -> Indices:
     return np.unique(rows if groups is None else groups[rows], return_inverse=True)[1]
 
 
+def find_dependent(rows: Indices, groups: Labels | None) -> Indices | None:
+    """Return numbers of what is independent, or None where every row is."""
+    # Splitters that repeat hold out a matrix several times, which tells no more than once does.
+    if groups is None and len(np.unique(rows)) == len(rows):
+        return None
+    return number_units(rows, groups)
+
+
 def count_groups(codes: Indices, groups: Labels | None) -> Indices:
     """Count the groups of every class, or its matrices where there are none."""
     if groups is None:

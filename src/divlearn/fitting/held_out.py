@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import RandomState
+from divlearn.divergence import Divergence
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.folds import Fold, Folds, Splitter
 from divlearn.fitting.labelled import Checked
@@ -243,4 +244,6 @@ def _column(values: Sequence[object]) -> Labels:
 
 
 def _short(value: object) -> str:
+    if isinstance(value, Divergence):
+        return value.name
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -28,7 +28,7 @@ from divlearn.tolerances import LEARNING_ACCURACY
 from divlearn.weights import check_weights
 
 _T = TypeVar("_T", bound=Hashable)
-_ROUNDING = 1e-14  # of a standard deviation, relative to the largest number
+ROUNDING = 1e-14  # of a standard deviation, relative to the largest number
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ def number(
     values = np.ldexp(values, -power)  # exactly; squares neither overflow nor underflow
     mean = np.asarray(np.average(values, axis=0, weights=weights))
     deviation = np.sqrt(np.average((values - mean) ** 2, axis=0, weights=weights))
-    constant = deviation <= _ROUNDING
+    constant = deviation <= ROUNDING
     scale = np.where(constant, 1.0, deviation)
     numbers = np.where(constant, 0.0, (values - mean) / scale)
     mean, scale = np.ldexp(mean, power), np.ldexp(scale, power)

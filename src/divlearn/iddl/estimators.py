@@ -81,7 +81,8 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
         How to learn: solver, initial atoms, penalty of the head; see `divlearn.iddl.Recipe`.
     cv : int, splitter, iterable of (train, test) indices or None, default=4
         Folds. One model is trained without each fold, and predictions average the models. None
-        trains one model on all matrices.
+        trains one model on all matrices, and so does any number of folds where nothing can be held
+        out, as every class has one matrix or group.
     max_iter : int or "auto", default="auto"
         Iterations of the solver. "auto" takes 10, and on a CPU 3 to 9 for atoms of full rank where
         many large matrices and atoms would take more than some minutes of a core. It takes none if

@@ -280,7 +280,7 @@ def _pairs(models: Sequence[Model], losses: Mapping[str, RealArray]) -> list[str
     n_pairs = models[0].alpha.shape[1]
     squares = np.sum([_squares(one.head[0], n_pairs) for one in models], axis=0)
     lines = []
-    for pair, share in enumerate(squares / squares.sum()):
+    for pair, share in enumerate(squares / (squares.sum() or 1.0)):  # heads of constants are zero
         alpha, beta = (
             np.concatenate([getattr(one, name)[:, pair] for one in models])
             for name in ("alpha", "beta")

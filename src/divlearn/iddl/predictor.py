@@ -117,13 +117,13 @@ class IDDLPredictor(IDDLBase):
         with limit_blas(1):
             kept: list[Learned] = []
             with stoppable(lambda: kept):
-                for rank in self._ranks(task.shards.d):
+                for rank in self._ranks(task):
                     kept.append(self._learn(task, seed, rank))
                     if is_interrupted() or self._is_solved(kept[-1].choice, task):
                         break
             joined = join_ranks(kept, task) if len(kept) > 1 else kept[0]
             self._keep_losses(joined, task)
-            if self.loss == "auto" and self.cv is not None and task.codes is not None:
+            if self.loss == "auto" and self._averages(task) and task.codes is not None:
                 with stoppable(lambda: joined):
                     joined = add_discriminants(joined, task)
         self._keep(joined, task)
@@ -135,14 +135,19 @@ class IDDLPredictor(IDDLBase):
             return False
         return bool((choice.scores.argmax(axis=1) == task.codes[choice.rows]).all())
 
-    def _ranks(self, d: int) -> list[int | None]:
+    def _averages(self, task: Task) -> bool:
+        """Whether models of folds are averaged; there are none where nothing can be held out."""
+        return self.cv is not None and bool(task.folds)
+
+    def _ranks(self, task: Task) -> list[int | None]:
         """Return the ranks of atoms, None for full rank."""
+        d = task.shards.d
         if self.rank == "full":
             return [None]
         if self.rank != "auto":
             rank = check_count(self.rank, "rank")
             return [rank if rank < d else None]
-        usual = self.cv is not None and self.recipe is None and uses_line(self.divergence)
+        usual = self._averages(task) and self.recipe is None and uses_line(self.divergence)
         return [None, *(rank for rank in _RANKS if usual and 2 * rank <= d)]
 
     def _learn(self, task: Task, seed: int, rank: int | None = None) -> Learned:
@@ -152,7 +157,7 @@ class IDDLPredictor(IDDLBase):
         settings = self._settings(task, losses[0], n_atoms, rank, seed)
         make_atoms = partial(self._first_atoms, task, n_atoms, seed, rank)
         whole = None
-        if self.cv is None or not task.folds:  # one model; folds then only choose the settings
+        if not self._averages(task):  # one model; folds then only choose the settings
             atoms = make_atoms(np.arange(len(task.wanted)))
             whole = Part(task.shards, task.targets, atoms)
             if not task.folds:
@@ -238,7 +243,7 @@ class IDDLPredictor(IDDLBase):
             return int(self.max_iter)
         if rank is not None or on_device(task.sample.data.there):
             return _ITERATIONS
-        work = len(task.folds) * len(task.wanted) * n_atoms * task.shards.d**3
+        work = max(len(task.folds), 1) * len(task.wanted) * n_atoms * task.shards.d**3
         return int(np.clip(_MOST_WORK // work, _FEWEST_ITERATIONS, _ITERATIONS))
 
     def _settings(
@@ -247,9 +252,9 @@ class IDDLPredictor(IDDLBase):
         how, given = self._how, self._how.fixed_penalty(task.n_seen)
         return Settings(
             # Heads that are solved for again in the end need few digits while atoms move.
-            loss if self.cv is None else loss.with_tolerance(),
+            loss.with_tolerance() if self._averages(task) else loss,
             penalty=_LEARNING_PENALTY if given is None else given,
-            tether=_TETHER if how.solver == "joint" and self.cv is not None else 0.0,
+            tether=_TETHER if how.solver == "joint" and self._averages(task) else 0.0,
             solver=how.solver,
             max_iter=self._iterations(task, n_atoms, rank),
             learn_atoms="atoms" in how.moved,

@@ -16,7 +16,7 @@ from divlearn.fitting.calibration import fit_temperature, log_softmax
 from divlearn.fitting.folds import Folds, Splitter, number_units
 from divlearn.fitting.held_out import Memo
 from divlearn.fitting.labelled import Labelled
-from divlearn.fitting.regression import Numbered
+from divlearn.fitting.regression import ROUNDING, Numbered
 from divlearn.fitting.targets import (
     check_labels,
     check_numbers,
@@ -199,10 +199,12 @@ def _indicators(
 def sharded_numbers_task(
     shards: Shards, cv: Splitter, engine: str | Engine, seeds: tuple[int, int]
 ) -> Task:
-    (total, mean, squares), single = shards.reduce(_number_moments, merge=_merge_numbers)
+    _, power = np.frexp(shards.reduce(_largest, merge=np.maximum))
+    (total, mean, squares), single = shards.reduce(_number_moments, power, merge=_merge_numbers)
     deviation = np.sqrt(squares / total)
-    scale = np.where(deviation > 0, deviation, 1)
-    targets = shards.hold(_scaled, mean, scale, total)
+    scale = np.where(deviation > ROUNDING, deviation, 1)
+    targets = shards.hold(_scaled, power, mean, scale, total)
+    mean, scale = np.ldexp(mean, power), np.ldexp(scale, power)
     block, wanted, weights, n_seen = draw_sample(shards, targets, engine, seeds[1])
     y, rows = wanted[:, 0] if single else wanted, np.arange(len(wanted))
     data = Numbered(block.matrices, weights, rows, y, None, wanted, mean, scale)
@@ -213,13 +215,23 @@ def sharded_numbers_task(
 def _columns(block: Block) -> RealArray:
     with locate_block(block):
         y = check_numbers(block.y, len(block))
-    return y[:, None] if y.ndim == 1 else y
+    columns = y[:, None] if y.ndim == 1 else y
+    return np.where(block.weights[:, None] > 0, columns, 0.0)  # without weight it is no sample
 
 
-def _number_moments(block: Block) -> tuple[Moments, bool]:
-    columns = _columns(block)
+def _largest(block: Block) -> RealArray:
+    """Return the largest number of every column, without its sign."""
+    return np.abs(_columns(block)).max(axis=0, initial=0.0)
+
+
+def _shrunk(block: Block, power: Indices) -> RealArray:
+    """Numbers over powers of two, exactly: squares neither overflow nor underflow."""
+    return np.ldexp(_columns(block), -power)
+
+
+def _number_moments(block: Block, power: Indices) -> tuple[Moments, bool]:
     assert block.y is not None
-    return column_moments(columns, block.weights), block.y.ndim == 1
+    return column_moments(_shrunk(block, power), block.weights), block.y.ndim == 1
 
 
 def _merge_numbers(
@@ -229,6 +241,6 @@ def _merge_numbers(
 
 
 def _scaled(
-    block: Block, mean: RealArray, scale: RealArray, total: float
+    block: Block, power: Indices, mean: RealArray, scale: RealArray, total: float
 ) -> tuple[RealArray, RealArray]:
-    return (_columns(block) - mean) / scale, block.weights / total
+    return (_shrunk(block, power) - mean) / scale, block.weights / total

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import RandomState, check_count, check_name
-from divlearn.fitting.folds import Fold, Splitter, number_units
+from divlearn.fitting.folds import Fold, Splitter, find_dependent
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.progress import narrated, track
@@ -61,7 +61,8 @@ class ChannelImportance(Summarised):
     method : {"permute", "drop"}
     message : str, how many folds were completed.
     groups : ndarray of int, shape (n_matrices,), or None
-        Only different groups are independent; standard errors and p-values account for it.
+        Only different groups are independent; standard errors and p-values account for it. A matrix
+        that ``cv`` holds out several times is a group.
 
     Notes
     -----
@@ -225,7 +226,7 @@ def _measure(
             done.append((fold[1], right))
     held_out = np.concatenate([some for some, _ in done])
     whole, *without = np.concatenate([right for _, right in done], axis=1)
-    known = None if data.groups is None else number_units(held_out, data.groups)
+    known = find_dependent(held_out, data.groups)
     message = say_how_many(len(done), len(folds), "folds completed")
     method: Literal["permute", "drop"] = "permute" if repeats else "drop"
     return ChannelImportance(sets, whole > 0, np.stack(without), method, message, known)

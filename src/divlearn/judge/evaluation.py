@@ -16,7 +16,14 @@ from sklearn.metrics import confusion_matrix
 
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.descriptors import Regularize
-from divlearn.fitting.folds import Fold, Folds, Splitter, fit_grouped, number_units
+from divlearn.fitting.folds import (
+    Fold,
+    Folds,
+    Splitter,
+    find_dependent,
+    fit_grouped,
+    number_units,
+)
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import Labelled, label
 from divlearn.fitting.progress import narrated, tell
@@ -66,7 +73,8 @@ class Evaluation(Summarised):
     rows : ndarray of int, shape (n_matrices,), indices of these matrices in the given data.
     message : str, how many folds were completed.
     groups : ndarray of int, shape (n_matrices,), or None
-        Only different groups are independent; standard errors and p-values account for it.
+        Only different groups are independent; standard errors and p-values account for it. A matrix
+        that ``cv`` holds out several times is a group.
     """
 
     classes: Labels
@@ -138,7 +146,7 @@ class Evaluation(Summarised):
         best, *others = self.table()
         text = (
             f"{best.name} has an accuracy of {best.accuracy:.1%} +- {best.standard_error:.1%} on "
-            f"{len(self.codes)} held-out matrices"
+            f"{len(np.unique(self.rows))} held-out matrices"
         )
         if not others:
             return f"{text}."
@@ -291,7 +299,7 @@ def _gather(results: Mapping[str, list[_Fitted]], data: Labelled, folds: Folds) 
         parts, times = zip(*fitted[:n_folds], strict=True)
         predictions[name], seconds[name] = np.concatenate(parts)[order], sum(times)
     rows = rows[order]
-    groups = None if data.groups is None else number_units(rows, data.groups)
+    groups = find_dependent(rows, data.groups)
     return Evaluation(
         data.classes, data.codes[rows], predictions, seconds, n_folds, rows, message, groups
     )

@@ -40,7 +40,8 @@ _WEIGHTS = ("uniform", "distance")
 _TABLE_ENTRIES = 1 << 22  # of a table held at a time
 _LEAST_ROWS = 1024  # of a block, so that vector lanes are full
 _COUNTS = (1, 3)  # of neighbours in every class, to choose from
-_LEAST = 1e-12  # of a divergence, relative to the mean: copies are not infinitely near
+_LEAST = 1e-12  # of a divergence, relative to the median: copies are not infinitely near
+_SOME = 256  # training matrices, whose divergences say what is usual
 _SMALLEST = float(np.finfo(float).tiny)  # where all matrices are copies of one
 
 Candidate = tuple[Divergence, int]  # and a number of neighbours
@@ -264,6 +265,7 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
 
     matrices_: Annotated[RealArray, "n_kept d d"]
     codes_: Annotated[Indices, "n_kept"]
+    least_: float
 
     def __init__(
         self,
@@ -291,12 +293,13 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
         self.matrices_, self.codes_ = training.data.matrices, training.data.codes
+        self.least_ = _least(training, best[0])
 
     def _decide(self, model: Candidate, training: Training, number: int) -> RealArray:
         divergence, count = model
         find = partial(_nearest_held_out, training, number, divergence)
         nearest = training.once(("nearest", divergence, number), find)  # for all counts
-        return _scores(_class_means(nearest, count))
+        return _scores(_class_means(nearest, count), _least(training, divergence))
 
     def _decide_new(self, new: Prepared) -> RealArray:
         divergence, count = self.best_params_["divergence"], self.best_params_["n_neighbors"]
@@ -304,7 +307,26 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
         table = symmetric_table(divergence, engine, new.matrices, self.matrices_)
         order = by_class(self.codes_)
         nearest = _nearest_of_classes(table[:, order], self.codes_[order])
-        return _scores(_class_means(nearest, count))
+        return _scores(_class_means(nearest, count), self.least_)
+
+
+def _least(training: Training, divergence: Divergence) -> float:
+    """Return the least divergence that counts, by those between training matrices."""
+
+    # Not by those of a call, whose matrices are classified one by one.
+    def find() -> float:
+        rows = np.arange(len(training.data.codes))
+        some = rows[:: -(-len(rows) // _SOME)]
+        if are_many(training):
+            vectors = training.log_vectors[some]
+            table = squared_distances(vectors, vectors)
+        else:
+            table = cut(shared_table(training, divergence, POINTS), some, some)
+        known = to_host(table)
+        known = known[known > 0]
+        return max(_LEAST * float(np.median(known)), _SMALLEST) if known.size else _SMALLEST
+
+    return training.once(("least", divergence), find)
 
 
 def _nearest_held_out(training: Training, number: int, divergence: Divergence) -> list[RealArray]:
@@ -336,6 +358,6 @@ def _class_means(nearest: list[RealArray], count: int) -> RealArray:
     return np.stack([own[:, :count].mean(axis=1) for own in nearest], axis=1)
 
 
-def _scores(distances: RealArray) -> RealArray:
+def _scores(distances: RealArray, least: float) -> RealArray:
     """Negative logarithms of distances to the classes."""
-    return -np.log(np.maximum(distances, max(_LEAST * distances.mean(), _SMALLEST)))
+    return -np.log(np.maximum(distances, least))
