@@ -14,7 +14,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_score
 
 from divlearn.committee import MEMBERS, SPDClassifier
-from divlearn.committee.weights import count_samples, find_simple, fit_average, floored
+from divlearn.committee.weights import average, count_samples, find_simple, fit_average, floored
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines.cpu import cpu_engine
 from divlearn.log_vectors import log_vectors
@@ -181,8 +181,7 @@ def test_weights_minimise_the_objective():
     rng = np.random.default_rng(0)
     said = rng.dirichlet(np.ones(3), size=(4, 60))
     codes = rng.integers(3, size=60)
-    average = fit_average(said, codes, np.ones(60))
-    weights = average.weights
+    weights, temperature = fit_average(said, codes, np.ones(60))
     true = floored(said)[:, np.arange(60), codes]
 
     def objective(w):
@@ -197,8 +196,8 @@ def test_weights_minimise_the_objective():
         powers = np.tensordot(weights, floored(said), axes=1) ** (1 / temperature)
         return log_loss(codes, powers / powers.sum(axis=1, keepdims=True))
 
-    assert loss(average.temperature) < min(map(loss, (0.5 * average.temperature, 1.0))) + 1e-3
-    np.testing.assert_allclose(average.of(floored(said)).sum(axis=1), 1.0)
+    assert loss(temperature) < min(map(loss, (0.5 * temperature, 1.0))) + 1e-3
+    np.testing.assert_allclose(average(floored(said), weights, temperature).sum(axis=1), 1.0)
 
 
 def test_averages_of_calibrated_members_are_sharpened():
@@ -207,10 +206,11 @@ def test_averages_of_calibrated_members_are_sharpened():
     codes = rng.integers(2, size=4000)
     hints = rng.standard_normal((2, 4000)) + np.where(codes == 1, 1.0, -1.0)
     ones = 1 / (1 + np.exp(-2 * hints))  # Bayes' rule of one hint
-    average = fit_average(np.stack([1 - ones, ones], axis=2), codes, np.ones(4000))
-    np.testing.assert_allclose(average.weights, 0.5, atol=0.05)
-    assert average.temperature < 0.8
-    said = average.of(np.stack([1 - ones, ones], axis=2))
+    both = np.stack([1 - ones, ones], axis=2)
+    weights, temperature = fit_average(both, codes, np.ones(4000))
+    np.testing.assert_allclose(weights, 0.5, atol=0.05)
+    assert temperature < 0.8
+    said = average(both, weights, temperature)
     sure = said[:, 1] > 0.9
     assert abs(codes[sure].mean() - said[sure, 1].mean()) < 0.02
 
@@ -219,12 +219,12 @@ def test_saturated_folds_do_not_decide():
     """Of members that are all right, the surest is not trusted alone."""
     sure = [0.999, 0.99, 0.95, 0.9]
     said = np.array([np.tile([p, 1 - p], (60, 1)) for p in sure])
-    weights = fit_average(said, np.zeros(60, int), np.ones(60)).weights
+    weights, _ = fit_average(said, np.zeros(60, int), np.ones(60))
     assert (np.diff(weights) < 0).all()
     assert 0.1 < weights.min() < weights.max() < 0.4
     one_wrong = said.copy()
     one_wrong[0, :6] = one_wrong[0, :6, ::-1]
-    assert fit_average(one_wrong, np.zeros(60, int), np.ones(60)).weights.argmin() == 0
+    assert fit_average(one_wrong, np.zeros(60, int), np.ones(60))[0].argmin() == 0
 
 
 def test_groups_count_less_than_their_matrices():
@@ -236,7 +236,7 @@ def test_groups_count_less_than_their_matrices():
 
 def test_equal_members_have_equal_weights():
     said = np.broadcast_to([[0.7, 0.3]], (3, 20, 2))
-    weights = fit_average(said, np.zeros(20, int), np.ones(20)).weights
+    weights, _ = fit_average(said, np.zeros(20, int), np.ones(20))
     np.testing.assert_allclose(weights, 1 / 3, rtol=1e-6)
 
 
@@ -364,16 +364,16 @@ def test_time_does_not_change_members(data, tick):
 
 def test_it_names_a_member_that_is_as_good():
     rng = np.random.default_rng(0)
-    average = rng.random(400) < 0.9
-    same, worse = average.copy(), average & (rng.random(400) < 0.8)
+    whole = rng.random(400) < 0.9
+    same, worse = whole.copy(), whole & (rng.random(400) < 0.8)
     units, counts = np.arange(400), np.ones(400)
-    assert find_simple({"worse": worse, "same": same}, average, counts, units) == "same"
-    assert find_simple({"worse": worse}, average, counts, units) is None
+    assert find_simple({"worse": worse, "same": same}, whole, counts, units) == "same"
+    assert find_simple({"worse": worse}, whole, counts, units) is None
     # The same errors, all in one of many groups: they may be chance.
-    groups = np.where(worse != average, 0, 1 + units % 40)
+    groups = np.where(worse != whole, 0, 1 + units % 40)
     groups = np.unique(groups, return_inverse=True)[1]
-    assert find_simple({"worse": worse}, average, counts, groups) == "worse"
-    assert find_simple({}, average, counts, units) is None
+    assert find_simple({"worse": worse}, whole, counts, groups) == "worse"
+    assert find_simple({}, whole, counts, units) is None
 
 
 def test_the_summary_names_it(data, fitted):

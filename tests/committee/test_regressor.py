@@ -310,7 +310,7 @@ def test_weights_minimise_the_objective():
     rng = np.random.default_rng(0)
     numbers, counts = rng.standard_normal(60), rng.uniform(0.5, 2, 60)
     said = numbers + rng.standard_normal((4, 60)) * [[0.5], [1], [2], [3]]
-    weights = fit_number_average(said, numbers, counts).weights
+    weights, _ = fit_number_average(said, numbers, counts)
     assert (np.diff(weights) < 0).all()
 
     def objective(w):
@@ -324,7 +324,7 @@ def test_weights_minimise_the_objective():
 
 def test_equal_members_have_equal_weights():
     said = np.broadcast_to(np.linspace(-1, 1, 20), (3, 20))
-    weights = fit_number_average(said, np.linspace(-2, 2, 20), np.ones(20)).weights
+    weights, _ = fit_number_average(said, np.linspace(-2, 2, 20), np.ones(20))
     np.testing.assert_allclose(weights, 1 / 3, rtol=1e-6)
 
 

@@ -24,7 +24,7 @@ def judge(parts, rows):
 
 
 def decider(make, X, y, folds):
-    everything = [*folds, *nest_folds(folds, y).folds]
+    everything = [*folds, *nest_folds(folds, y)[0]]
 
     @cache
     def decide(candidate, number):
@@ -45,13 +45,13 @@ def chosen_without_each(found, candidates):
 def test_inner_folds_leave_out_two_blocks():
     X, y = noise(0)
     folds = list(StratifiedKFold(4, shuffle=True, random_state=0).split(X, y))
-    nest = nest_folds(folds, y)
-    assert len(nest.folds) == 6
-    for k, judged in enumerate(nest.judged):
-        held = [nest.folds[number][1][outside] for number, outside in judged]
+    inner, judged_by = nest_folds(folds, y)
+    assert len(inner) == 6
+    for k, judged in enumerate(judged_by):
+        held = [inner[number][1][outside] for number, outside in judged]
         np.testing.assert_array_equal(np.sort(np.concatenate(held)), folds[k][0])
         for number, _ in judged:
-            train, both = nest.folds[number]
+            train, both = inner[number]
             assert not np.isin(train, folds[k][1]).any()
             assert not np.isin(train, both).any()
             assert len(train) == len(X) // 2
@@ -61,17 +61,17 @@ def test_inner_folds_leave_out_two_blocks():
 def test_no_more_than_six_inner_models_whatever_the_folds(n_folds):
     X, y = noise(1, 60)
     folds = list(KFold(n_folds, shuffle=True, random_state=0).split(X))
-    nest = nest_folds(folds, y)
-    assert len(nest.folds) == (3 if n_folds == 3 else 6)
-    for k, judged in enumerate(nest.judged):
+    inner, judged_by = nest_folds(folds, y)
+    assert len(inner) == (3 if n_folds == 3 else 6)
+    for k, judged in enumerate(judged_by):
         assert judged
-        assert not any(np.isin(folds[k][1], nest.folds[number][0]).any() for number, _ in judged)
+        assert not any(np.isin(folds[k][1], inner[number][0]).any() for number, _ in judged)
 
 
 def test_what_cannot_be_nested_takes_the_candidate_in_the_middle():
     X, y = noise(2)
     folds = list(StratifiedKFold(2, shuffle=True, random_state=0).split(X, y))
-    assert not any(nest_folds(folds, y).judged)
+    assert not any(nest_folds(folds, y)[1])
     found = held_out(KNeighborsClassifier, X, y, folds)
     assert chosen_without_each(found, [1, 3, 5]) == [3, 3]
 
@@ -79,9 +79,9 @@ def test_what_cannot_be_nested_takes_the_candidate_in_the_middle():
 def test_folds_that_overlap():
     X, y = noise(2)
     folds = list(ShuffleSplit(8, test_size=0.3, random_state=0).split(X))
-    for (_, held), judged in zip(folds, nest_folds(folds, y).judged, strict=True):
+    for (_, held), judged in zip(folds, nest_folds(folds, y)[1], strict=True):
         for number, outside in judged:
-            train, both = nest_folds(folds, y).folds[number]
+            train, both = nest_folds(folds, y)[0][number]
             assert not np.isin(held, train).any()
             assert not np.isin(held, both[outside]).any()
 
@@ -116,7 +116,7 @@ def test_refinements_are_tried_next_to_the_best():
 
 def kernel_ridge(X, y, folds):
     """Decide by kernel ridge regression of the signs of classes, for candidates (gamma, C)."""
-    everything = [*folds, *nest_folds(folds, y).folds]
+    everything = [*folds, *nest_folds(folds, y)[0]]
     squared = ((X[:, None] - X) ** 2).sum(axis=-1)
 
     @cache

@@ -14,7 +14,7 @@ from sklearn.model_selection import (
 )
 from sklearn.svm import SVC
 
-from divlearn.fitting.calibration import calibrate, log_probabilities
+from divlearn.fitting.calibration import calibrate, log_probabilities, score_all
 from divlearn.kernels import POINTS, DivergenceKernel, DivergenceKernelClassifier
 from divlearn.kernels.classifier import COUPLED, SHARPNESSES, compact, couple
 
@@ -418,7 +418,7 @@ def test_the_temperature_of_known_probabilities():
     rng = np.random.default_rng(29)
     decisions = rng.normal(0, 2, 20_000)
     codes = (rng.random(20_000) < 1 / (1 + np.exp(-decisions / 0.4))).astype(np.intp)
-    _, temperature = calibrate(COUPLED.all(decisions), codes, np.ones(20_000))
+    _, temperature = calibrate(score_all(COUPLED, decisions), codes, np.ones(20_000))
     assert temperature == pytest.approx(0.4, rel=0.05)
 
 
@@ -426,7 +426,7 @@ def test_decisions_that_are_all_right_leave_a_doubt():
     codes = np.arange(30) % 3
     first, second = np.triu_indices(3, 1)
     decisions = (codes[:, None] == first).astype(float) - (codes[:, None] == second)
-    scores = COUPLED.all(decisions)
+    scores = score_all(COUPLED, decisions)
     known = calibrate(scores, codes, np.ones(30))
     probabilities = np.exp(log_probabilities(scores, *known))
     assert probabilities[np.arange(30), codes].mean() == pytest.approx(1 - 1 / 32, rel=1e-3)
@@ -442,4 +442,4 @@ def test_kept_decisions_score_as_all_pairs_do_and_do_not_grow_with_them(n_classe
     assert kept.size <= 5 * n_classes * len(SHARPNESSES)
     for form in range(len(SHARPNESSES)):
         expected = couple(decisions, SHARPNESSES[form])
-        np.testing.assert_array_equal(COUPLED.score(kept, form), expected)
+        np.testing.assert_array_equal(COUPLED[form](kept), expected)

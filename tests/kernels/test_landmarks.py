@@ -55,14 +55,14 @@ def test_few_landmarks_minimise_the_penalised_squares(block, monkeypatch):
     model = LeastSquares(*squares.learn(C=3.0, scale=0.1))
 
     def objective(coefficients, offsets):
-        errors = kernel[:, some] @ coefficients + offsets - targets
-        penalty = np.trace(coefficients.T @ kernel[np.ix_(some, some)] @ coefficients) / 3.0
+        errors = kernel[:, some] @ coefficients.T + offsets - targets
+        penalty = np.trace(coefficients @ kernel[np.ix_(some, some)] @ coefficients.T) / 3.0
         return (WEIGHTS / WEIGHTS.mean()) @ (errors**2).sum(axis=1) + penalty
 
     least, rng = objective(model.coefficients, model.offsets), np.random.default_rng(0)
     for _ in range(20):
         steps = 1e-3 * rng.standard_normal((len(some) + 1, 3))
-        assert objective(model.coefficients + steps[:-1], model.offsets + steps[-1]) > least
+        assert objective(model.coefficients + steps[:-1].T, model.offsets + steps[-1]) > least
 
 
 @pytest.mark.usefixtures("few_are_many")

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import RandomState, is_number
-from divlearn.committee.weights import Average, count_samples
+from divlearn.committee.weights import Average, average, count_samples
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
 from divlearn.fitting.folds import Splitter, number_units
@@ -207,21 +207,22 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
         final: RealArray,
         counts: RealArray,
         fit: FitAverage,
-    ) -> tuple[Average, RealArray]:
-        """Average the members, and also held-out predictions, by what the other folds say.
+    ) -> tuple[float, RealArray]:
+        """Weigh the members, and average held-out predictions by what the other folds say.
 
-        Members are weighed as they will predict, with all folds for their choice: by `final`.
+        Returned are the temperature and these averages. Members are weighed as they will predict,
+        with all folds for their choice: by `final`.
         """
         tested = training.tested
-        found = fit(final, tested, counts)
-        self.weights_ = dict(zip(self.members_, found.weights.tolist(), strict=True))
-        average = np.empty(honest.shape[1:])
+        weights, temperature = fit(final, tested, counts)
+        self.weights_ = dict(zip(self.members_, weights.tolist(), strict=True))
+        averages = np.empty(honest.shape[1:])
         for _, held in training.folds:
             inside = np.isin(tested, held)
             others = ~inside if not inside.all() else inside
             without = fit(honest[:, others], tested[others], counts[others])
-            average[inside] = without.of(honest[:, inside])
-        return found, average
+            averages[inside] = average(honest[:, inside], *without)
+        return temperature, averages
 
     def _summarize(self, weighing: str, figures: dict[str, str], result: str) -> str:
         """List the weights of the members, and say whether a single member would do as well."""

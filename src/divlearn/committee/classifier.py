@@ -175,8 +175,7 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
             return fit_average(probabilities, data.codes[rows], counts)
 
         counts, units = self._count(training)
-        found, average = self._average(training, honest, final, counts, fit)
-        self.temperature_ = found.temperature
+        self.temperature_, average = self._average(training, honest, final, counts, fit)
         self.oof_proba_ = data.spread(tested, average)
         right = {
             name: p.argmax(axis=1) == data.codes[tested]

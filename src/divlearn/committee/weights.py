@@ -1,7 +1,6 @@
 """Weights of members of a committee, by the likelihood of held-out labels or numbers."""
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +20,14 @@ Loss = Callable[[RealArray], tuple[float, RealArray]]  # of weights; value and g
 Scores = NDArray[np.bool_] | RealArray  # of every matrix, the higher the better
 
 
-class Average(NamedTuple):
-    """Weights of members, and the temperature of averaged probabilities; 1 leaves them."""
+# Weights of members, and the temperature of averaged probabilities; 1 leaves them.
+Average = tuple[RealArray, float]
 
-    weights: RealArray
-    temperature: float = 1.0
 
-    def of(self, predictions: RealArray) -> RealArray:
-        """Average predictions, shape (n_members, ...)."""
-        mean: RealArray = np.tensordot(self.weights, predictions, axes=1)
-        return sharpened(mean, self.temperature)
+def average(predictions: RealArray, weights: RealArray, temperature: float) -> RealArray:
+    """Average predictions, shape (n_members, ...)."""
+    mean: RealArray = np.tensordot(weights, predictions, axes=1)
+    return sharpened(mean, temperature)
 
 
 def sharpened(probabilities: RealArray, temperature: float) -> RealArray:
@@ -69,9 +66,9 @@ def fit_average(probabilities: RealArray, codes: Indices, counts: RealArray) -> 
         return -float(counts @ np.log(mixture)), -(true @ (counts / mixture))
 
     weights = _minimize(loss, len(true), _PULL)
-    mean: RealArray = np.tensordot(weights, known, axes=1)
+    mean = average(known, weights, 1.0)
     temperature, _ = fit_temperature(np.log(mean), codes, counts / counts.sum())
-    return Average(weights, temperature)
+    return weights, temperature
 
 
 def fit_number_average(predictions: RealArray, numbers: RealArray, counts: RealArray) -> Average:
@@ -89,7 +86,7 @@ def fit_number_average(predictions: RealArray, numbers: RealArray, counts: RealA
         variance = float(counts @ errors**2) / n + _EXACT
         return 0.5 * n * np.log(variance), predictions @ (counts * errors) / variance
 
-    return Average(_minimize(loss, len(predictions), _NUMBER_PULL))
+    return _minimize(loss, len(predictions), _NUMBER_PULL), 1.0
 
 
 def _minimize(loss: Loss, n_members: int, pull: float) -> RealArray:
@@ -106,13 +103,13 @@ def _minimize(loss: Loss, n_members: int, pull: float) -> RealArray:
 
 
 def find_simple(
-    scores: Mapping[str, Scores], average: Scores, counts: RealArray, units: Indices
+    scores: Mapping[str, Scores], whole: Scores, counts: RealArray, units: Indices
 ) -> str | None:
     """Name the member of the highest score, if the average is not better by more than noise."""
     # Noise is the standard error of the difference, over `units` that are independent.
     if not scores:
         return None
     best = max(scores, key=lambda name: float(counts @ scores[name]))
-    gain = np.bincount(units, counts * (average.astype(float) - scores[best])).astype(float)
+    gain = np.bincount(units, counts * (whole.astype(float) - scores[best])).astype(float)
     mean, error = mean_with_error(gain)
     return None if mean > error else best

@@ -1,7 +1,6 @@
 """Probabilities from scores of classes: one temperature, fitted to held-out scores."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,26 +10,21 @@ _RANGE = (-8.0, 8.0)  # of the logarithm of a temperature
 _LAST_STEP, _ROOT_STEPS = 1e-7, 100
 
 
-class Forms(NamedTuple):
-    """Ways to turn decisions of a model into scores of classes, (n_samples, n_classes)."""
-
-    n_forms: int
-    score: Callable[[RealArray, int], RealArray]  # of decisions, by the number of a form
-
-    def middle(self, decisions: RealArray) -> RealArray:
-        """Scores of one form: to try all takes long, and seldom changes the order."""
-        return self.score(decisions, self.n_forms // 2)
-
-    def all(self, decisions: RealArray) -> RealArray:
-        """Scores of all forms, shape (n_samples, n_classes, n_forms)."""
-        return np.stack([self.score(decisions, form) for form in range(self.n_forms)], axis=-1)
-
-
-SCORES = Forms(1, lambda decisions, _: decisions)  # decisions are scores
-
-
+# Ways to turn decisions of a model into scores of classes, shape (n_samples, n_classes).
+Forms = Sequence[Callable[[RealArray], RealArray]]
+SCORES: Forms = (lambda decisions: decisions,)  # decisions are scores
 # The form of the scores that was chosen, and the temperature that divides them.
 Calibration = tuple[int, float]
+
+
+def score_all(forms: Forms, decisions: RealArray) -> RealArray:
+    """Scores of all forms, shape (n_samples, n_classes, n_forms)."""
+    return np.stack([form(decisions) for form in forms], axis=-1)
+
+
+def score_middle(forms: Forms, decisions: RealArray) -> RealArray:
+    """Scores of one form: to try all takes long, and seldom changes the order."""
+    return forms[len(forms) // 2](decisions)
 
 
 def log_probabilities(scores: RealArray, form: int, temperature: float) -> RealArray:

@@ -66,7 +66,7 @@ class Folded(Memo):
     def parts(self) -> list[Fold]:
         """The folds, those of the nest, and last everything, which holds out nothing."""
         everything = np.arange(len(self.data.matrices))
-        return [*self.folds, *self.nest.folds, (everything, everything[:0])]
+        return [*self.folds, *self.nest[0], (everything, everything[:0])]
 
     @cached_property
     def tested(self) -> Indices:

@@ -7,13 +7,13 @@ A score that chose a candidate is too high. So held-out figures of a fold belong
 that is chosen, and calibrated, without the fold. It is not enough to leave out the scores of the
 fold: the models of the other folds were trained on its labels, and a candidate that profits from
 chance similarities of two matrices profits twice, when either is held out. This needs models that
-have seen neither the fold nor what they are judged by: those of a `Nest`.
+have seen neither the fold nor what they are judged by: those of `nest_folds`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import product
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from divlearn.fitting.progress import track
 from divlearn.threads import side_by_side
 
 _T = TypeVar("_T")
+Nest = tuple[list[Fold], list[list[tuple[int, Indices]]]]  # see `nest_folds`
 _BLOCKS = 4  # of folds; a nest has a model for each pair of blocks
 
 
@@ -46,23 +47,13 @@ def mean_with_error(values: RealArray) -> tuple[float, float]:
     return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
-class Nest(NamedTuple):
-    """Folds within folds.
-
-    Attributes
-    ----------
-    folds : list of Fold, one for each pair of blocks of folds; it trains on neither block.
-    judged : list, for every outer fold
-        Numbers of inner folds, and the positions in their held-out parts that are outside the block
-        of the outer fold. Empty where no inner fold trains on all classes.
-    """
-
-    folds: list[Fold]
-    judged: list[list[tuple[int, Indices]]]
-
-
 def nest_folds(folds: Folds, codes: Indices) -> Nest:
-    """Make folds that choose for every fold without its labels."""
+    """Make folds that choose for every fold without its labels.
+
+    There is one for each pair of blocks of folds; it trains on neither block. Returned are these,
+    and for every outer fold their numbers, with the positions in their held-out parts that are
+    outside the block of the outer fold. Empty where no inner fold trains on all classes.
+    """
     blocks = [np.arange(len(folds))[start::_BLOCKS] for start in range(min(_BLOCKS, len(folds)))]
     held = [np.unique(np.concatenate([folds[k][1] for k in block])) for block in blocks]
     seen = [_seen_by_all([folds[k][0] for k in block], codes) for block in blocks]
@@ -79,7 +70,7 @@ def nest_folds(folds: Folds, codes: Indices) -> Nest:
                 for k in blocks[block] if len(outside) else ():
                     judged[k].append((len(inner), outside))
             inner.append((train, both))
-    return Nest(inner, judged)
+    return inner, judged
 
 
 def _seen_by_all(trains: Sequence[Indices], codes: Indices) -> Indices:
@@ -97,7 +88,7 @@ class HeldOut(Generic[_T]):
     judge : callable, (decisions, rows) to shares in a score, the higher the better, which is their
         sum. Decisions and rows are lists, with an item for each fold; shares are in their order.
     folds : list of Fold
-    nest : Nest
+    nest : inner folds and what they judge, from `nest_folds`
     nested : bool
         Whether the choice without a fold is made on the nest, or on the other folds. The latter is
         quicker, and as honest where candidates hardly differ in what they learn from one matrix.
@@ -118,7 +109,8 @@ class HeldOut(Generic[_T]):
         n_jobs: int = 1,
     ) -> None:
         self.folds, self._decide, self._judge = folds, decide, judge
-        self._nest, self._nested, self._margin, self._n_jobs = nest, nested, margin, n_jobs
+        (self._inner, self._judged), self._nested = nest, nested
+        self._margin, self._n_jobs = margin, n_jobs
         self._known: dict[tuple[_T, int], RealArray] = {}
         self._shares: dict[_T, RealArray] = {}
         self._scores: dict[tuple[_T, int | None], float] = {}
@@ -168,10 +160,10 @@ class HeldOut(Generic[_T]):
     def without(self, candidate: _T, fold: int) -> tuple[list[RealArray], list[Indices]]:
         """Return decisions on matrices outside a fold by models of the nest, and their rows."""
         n, decisions, rows = len(self.folds), [], []
-        self.compute([candidate], [n + number for number, _ in self._nest.judged[fold]])
-        for number, outside in self._nest.judged[fold]:
+        self.compute([candidate], [n + number for number, _ in self._judged[fold]])
+        for number, outside in self._judged[fold]:
             decisions.append(self._known[candidate, n + number][outside])
-            rows.append(self._nest.folds[number][1][outside])
+            rows.append(self._inner[number][1][outside])
         return decisions, rows
 
     def best(
@@ -186,7 +178,7 @@ class HeldOut(Generic[_T]):
         """
         numbers: Sequence[int] = range(len(self.folds))
         if without is not None and self._nested:
-            numbers = [len(self.folds) + number for number, _ in self._nest.judged[without]]
+            numbers = [len(self.folds) + number for number, _ in self._judged[without]]
         if without is not None and len(numbers) < (1 if self._nested else 2):
             return candidates[len(candidates) // 2]
 

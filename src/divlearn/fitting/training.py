@@ -20,6 +20,8 @@ from divlearn.fitting.calibration import (
     fit_temperature,
     log_probabilities,
     log_softmax,
+    score_all,
+    score_middle,
 )
 from divlearn.fitting.held_out import (
     Folded,
@@ -82,7 +84,7 @@ def choose(
     folds, codes, weights = training.folds, training.data.codes, training.data.weights
     best = choosing.best(*grid)
     rows, final = held_out.average([best] * len(folds), len(codes))
-    scores = forms.all(final)
+    scores = score_all(forms, final)
     calibration = calibrate(scores, codes[rows], weights[rows])
     optimistic = np.exp(log_probabilities(scores, *calibration))
     chosen = [choosing.best(*inner, without=number) for number in range(len(folds))]
@@ -90,8 +92,9 @@ def choose(
     for number, (one, part) in enumerate(zip(chosen, held_out.decisions(chosen), strict=True)):
         others, where = held_out.without(one, number)
         place = np.concatenate([rows[:0], *where])
-        scores = forms.all(np.concatenate([part[:0], *others]))
-        probabilities.append(calibrate_by(forms.all(part), scores, codes[place], weights[place]))
+        scores = score_all(forms, np.concatenate([part[:0], *others]))
+        held = score_all(forms, part)
+        probabilities.append(calibrate_by(held, scores, codes[place], weights[place]))
     rows, averaged = average_held_out(probabilities, folds, len(codes))
     _, decisions = held_out.average(chosen, len(codes))
     return Chosen(best, calibration, rows, averaged, decisions, optimistic)
@@ -102,7 +105,7 @@ def judge_accuracy(training: Training, forms: Forms) -> Judge:
     codes, weights = training.data.codes, training.data.weights
 
     def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
-        scores = forms.middle(np.concatenate(parts))
+        scores = score_middle(forms, np.concatenate(parts))
         right = scores.argmax(axis=1) == codes[np.concatenate(rows)]
         return right * shares_of(rows, weights)
 
@@ -115,7 +118,7 @@ def judge_likelihood(training: Training, forms: Forms) -> Judge:
 
     def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
         where = np.concatenate(rows)
-        scores = forms.middle(np.concatenate(parts))
+        scores = score_middle(forms, np.concatenate(parts))
         shares = shares_of(rows, weights)
         temperature, _ = fit_temperature(scores, codes[where], shares)
         known = log_softmax(scores / temperature)
@@ -183,7 +186,7 @@ class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], G
 
     def _keep_first(self, training: Training, first: _T) -> None:
         self.best_params_ = self._describe(first)
-        self.calibration_ = self._forms.n_forms // 2, 1.0
+        self.calibration_ = len(self._forms) // 2, 1.0
         self.oof_proba_ = np.full((len(training.data.y), len(self.classes_)), np.nan)
         self._optimistic_proba = self.oof_proba_
         self.held_out_accuracy_ = self.best_score_ = np.nan
@@ -207,7 +210,7 @@ class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], G
         """Logarithms of `predict_proba`, exact where probabilities underflow."""
         form, temperature = self.calibration_
         decisions = self._decide_new(prepare_new(self, X))
-        return log_softmax(self._forms.score(decisions, form) / temperature)
+        return log_softmax(self._forms[form](decisions) / temperature)
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes), by held-out calibration."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.fitting.held_out import Memo, in_turn
-from divlearn.fitting.selection import HeldOut, Nest, mean_with_error
+from divlearn.fitting.selection import HeldOut, mean_with_error
 from divlearn.heads.discriminants import RDA, NoSpreadError
 from divlearn.iddl.judging import Choice, positions_without_each
 from divlearn.iddl.learning import Learned
@@ -152,7 +152,7 @@ def _choose(
     def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
         return -task.judge(np.concatenate(parts), np.concatenate(rows))
 
-    held_out = HeldOut(decide, judge, folds, Nest([], []), nested=False, n_jobs=n_workers)
+    held_out = HeldOut(decide, judge, folds, ([], []), nested=False, n_jobs=n_workers)
 
     def choice(amounts: Amounts) -> Choice:
         scores = np.concatenate(held_out.decisions([amounts] * len(folds)))

@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 from divlearn.arrays import Indices, RealArray, as_axis, to_host
 from divlearn.checks import ClassWeight, RandomState
 from divlearn.engines import Engine, Prepared
-from divlearn.fitting.calibration import Forms
+from divlearn.fitting.calibration import Forms, score_all
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Memo
 from divlearn.fitting.labelled import prepare_new
@@ -76,18 +76,18 @@ def couple(decisions: RealArray, sharpness: float) -> RealArray:
     return -np.log1p(losses.T / (_MARGIN * sharpness))
 
 
-def score_form(decisions: RealArray, form: int) -> RealArray:
+def score_form(form: int, decisions: RealArray) -> RealArray:
     """Score classes by decisions between pairs; models on landmarks have scores of every form."""
     return decisions[..., form] if decisions.ndim == 3 else couple(decisions, SHARPNESSES[form])
 
 
-COUPLED = Forms(len(SHARPNESSES), score_form)
+COUPLED: Forms = tuple(partial(score_form, form) for form in range(len(SHARPNESSES)))
 
 
 def compact(decisions: RealArray) -> RealArray:
     """Return scores of all forms where decisions between pairs take more memory."""
     is_larger = decisions.ndim == 2 and decisions.shape[1] > _FEW_PAIRS
-    return COUPLED.all(decisions) if is_larger else decisions
+    return score_all(COUPLED, decisions) if is_larger else decisions
 
 
 def other_penalties(best: Candidate, penalties: Sequence[float]) -> list[Candidate]:
@@ -109,7 +109,7 @@ class MachineClassifier(HeldOutClassifier[Candidate]):
         form, _ = self.calibration_
         if decisions.ndim == 1:
             return decisions
-        scores = COUPLED.score(decisions, form)
+        scores = COUPLED[form](decisions)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
 

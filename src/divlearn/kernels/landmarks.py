@@ -1,16 +1,15 @@
 """Least squares with kernels of landmarks, in time linear in the number of matrices."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import reduce
 from operator import iadd
-from typing import Annotated
 
 import numpy as np
 
 from divlearn.arrays import Indices, RealArray, to_device_of, to_host
 from divlearn.fitting.held_out import Memo
 from divlearn.geometry import compose, solve_definite
+from divlearn.heads.discriminants import Linear
 from divlearn.kernels.tables import decay
 
 LARGE = 4000  # matrices, above which tables of all pairs take too long
@@ -43,16 +42,12 @@ def indicate(codes: Indices) -> RealArray:
     return np.eye(codes.max() + 1)[codes]
 
 
-@dataclass(frozen=True, eq=False)
-class LeastSquares:
+class LeastSquares(Linear):
     """Linear estimates of the shares of classes, from kernels with landmarks."""
-
-    coefficients: Annotated[RealArray, "n_landmarks n_classes"]
-    offsets: Annotated[RealArray, "n_classes"]
 
     def decide(self, kernel: RealArray) -> RealArray:
         """Scores, shape (n_matrices, n_classes, 3): logarithms of shares with each floor."""
-        shares = to_host(kernel @ to_device_of(self.coefficients, kernel)) + self.offsets
+        shares = to_host(super().decide(kernel))
         return np.log(np.maximum(shares, 0)[..., None] + np.array(FLOORS))
 
 
@@ -82,12 +77,12 @@ class Landmarks:
         self._moments = Memo()
 
     def learn(self, C: float, scale: float) -> tuple[RealArray, RealArray]:
-        """Return a, shape (n_landmarks, n_targets), and b for a penalty and a scale."""
+        """Return a, shape (n_targets, n_landmarks), and b for a penalty and a scale."""
         products, sides, centre, means = self._moments.once(scale, lambda: self._average(scale))
         system = products + self._inner(scale) / C
         system[np.diag_indices(len(system))] += _RIDGE * len(self._roots)
         found = solve_definite(system, sides)
-        return found, means - centre @ found
+        return found.T, means - centre @ found
 
     def _average(self, scale: float) -> tuple[RealArray, RealArray, RealArray, RealArray]:
         """Sum up products of centred kernels and targets; return also the means of both."""

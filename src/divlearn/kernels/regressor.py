@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from typing import Annotated
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import eigh
 
-from divlearn.arrays import RealArray, to_device_of, to_host
+from divlearn.arrays import RealArray, to_host
 from divlearn.checks import RandomState
 from divlearn.divergence import (
     LOG_EUCLIDEAN,
@@ -25,6 +24,7 @@ from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Grid, Memo
 from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
+from divlearn.heads.discriminants import Linear
 from divlearn.kernels.classifier import POINTS, check_positive
 from divlearn.kernels.shared import are_many, on_landmarks, shared_columns, shared_table
 from divlearn.kernels.tables import cut, decay, find_copies, median_scale, symmetric_table
@@ -38,17 +38,6 @@ _MOST = 1500  # matrices: eigenvectors of larger kernels take minutes
 def usual_divergences() -> list[Divergence]:
     """Return log-Euclidean and the symmetrised divergences of `POINTS`."""
     return [LOG_EUCLIDEAN, *(get_member(point).symmetrize() for point in POINTS)]
-
-
-@dataclass(frozen=True, eq=False)
-class KernelModel:
-    """Numbers that are linear in kernels with the training matrices."""
-
-    coefficients: Annotated[RealArray, "n_matrices"]
-    offset: float
-
-    def decide(self, kernels: RealArray) -> RealArray:
-        return to_host(kernels @ to_device_of(self.coefficients, kernels)) + self.offset
 
 
 class KernelRidge:
@@ -65,9 +54,10 @@ class KernelRidge:
         self._values, self._vectors = values[values > 0], vectors[:, values > 0]
         self._projected = (self._roots * (numbers - self._offset)) @ self._vectors
 
-    def learn(self, penalty: float) -> KernelModel:
+    def learn(self, penalty: float) -> Linear:
         shrunk = self._projected / (self._values + penalty)
-        return KernelModel(self._roots * (self._vectors @ shrunk), self._offset)
+        coefficients = self._roots * (self._vectors @ shrunk)
+        return Linear(coefficients[None], np.array([self._offset]))
 
 
 class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
@@ -109,7 +99,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
     True
     """
 
-    model_: KernelModel
+    model_: Linear  # of kernels with the training matrices
     matrices_: Annotated[RealArray, "n_kept d d"]
 
     def __init__(
@@ -167,7 +157,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
 
     def _learner(
         self, training: NumberedTraining, number: int
-    ) -> Callable[[Candidate], tuple[KernelModel, Candidate]]:
+    ) -> Callable[[Candidate], tuple[Linear, Candidate]]:
         if are_many(training, _MOST):
             return self._on_landmarks(training, number)
         rows, data = training.parts[number][0], training.data
@@ -181,16 +171,16 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
 
     def _on_landmarks(
         self, training: NumberedTraining, number: int
-    ) -> Callable[[Candidate], tuple[KernelModel, Candidate]]:
+    ) -> Callable[[Candidate], tuple[Linear, Candidate]]:
         squares, targets = Memo(), training.data.numbers[:, None]
         part = training, number, shared_columns(training, _MOST)
 
-        def learn(candidate: Candidate) -> tuple[KernelModel, Candidate]:
+        def learn(candidate: Candidate) -> tuple[Linear, Candidate]:
             divergence, scale, penalty = candidate
             table = _table(training, divergence)
             prepare = lambda: on_landmarks(*part, table, targets, divergence)  # noqa: E731
-            found, offsets = squares.once(divergence, prepare).learn(1 / penalty, scale)
-            return KernelModel(found[:, 0], float(offsets[0])), candidate
+            found = squares.once(divergence, prepare).learn(1 / penalty, scale)
+            return Linear(*found), candidate
 
         return learn
 
@@ -199,18 +189,18 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
         self.matrices_ = training.data.matrices[shared_columns(training, _MOST)]
 
     def _decide(
-        self, model: tuple[KernelModel, Candidate], training: NumberedTraining, number: int
+        self, model: tuple[Linear, Candidate], training: NumberedTraining, number: int
     ) -> RealArray:
         (found, (divergence, scale, _)), (train, held) = model, training.parts[number]
         table = _table(training, divergence)
         known = table[held] if are_many(training, _MOST) else cut(table, held, train)
-        return found.decide(decay(known, scale))
+        return to_host(found.decide(decay(known, scale)))[:, 0]
 
     def _decide_new(self, new: Prepared) -> RealArray:
         divergence, scale, _ = self.best_params_.values()
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
         table = symmetric_table(divergence, engine, new.matrices, self.matrices_)
-        return self.model_.decide(decay(table, scale))
+        return to_host(self.model_.decide(decay(table, scale)))[:, 0]
 
 
 def _table(training: NumberedTraining, divergence: Divergence) -> RealArray:
