@@ -94,7 +94,7 @@ def test_errors_of_members(name, message):
 def test_concentrations(alpha, beta, mean, d):
     kappa, constant = solve_kappa(alpha, beta, mean, d)
     assert constant == differentiate_normalizer(alpha, beta, kappa, d)
-    assert -constant.kappa == pytest.approx(mean, rel=1e-8)
+    assert -constant[1][2] == pytest.approx(mean, rel=1e-8)
     margin = 3 * (kappa - smallest_kappa(alpha, beta, d))
     assert solve_kappa(alpha, beta, mean, d, margin=margin)[0] == pytest.approx(kappa, rel=1e-7)
 
@@ -104,7 +104,7 @@ def test_concentrations_have_bounds():
     assert solve_kappa(0, 1, 1e-12, 3, largest=1e8)[0] == 1e8
     kappa, constant = solve_kappa(0, 1, 1e30, 3)  # beyond what numbers can hold
     assert kappa == pytest.approx(1, rel=2e-6)
-    assert np.isfinite(constant.log_z)
+    assert np.isfinite(constant[0])
     assert solve_kappa(0, 0, 1e30, 1)[0] == pytest.approx(1e-3)
 
 

@@ -22,9 +22,9 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.checks import check_count, check_number
 from divlearn.cluster.clusters import find_nearest, nearest_block
-from divlearn.cluster.lloyd import KMeansRun, run_lloyd
+from divlearn.cluster.lloyd import Partition, run_lloyd
 from divlearn.cluster.parameters import Learned, Rule
-from divlearn.cluster.runs import Starts, best_of, check_init
+from divlearn.cluster.runs import Run, Starts, best_of, check_init
 from divlearn.divergence import LOG_EUCLIDEAN, EmbeddedMetric
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
@@ -103,30 +103,31 @@ class KMeansModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, Bas
             with checkpointed(self, X=partial(shards.map, fingerprint_block)):
                 best = self._best_run(shards, rule)
             self._keep(best)
-            trouble = rule.trouble(best.parameters)
+            trouble = rule.trouble(best.found.parameters)
         self._warn_of_empty_clusters()
         if trouble is not None:
             warnings.warn(trouble, ConvergenceWarning, stacklevel=3)
         return self
 
-    def _best_run(self, shards: Shards, rule: Rule) -> KMeansRun:
+    def _best_run(self, shards: Shards, rule: Rule) -> Run[Partition]:
         init = self._check_init(shards.d)
         random = check_random_state(self.random_state)
         starts = Starts(shards.draw(3 * self.n_clusters), self.n_clusters)
         n_init = self.n_init if isinstance(init, str) else 1  # the same start, the same end
 
-        def run() -> KMeansRun:
+        def run() -> Run[Partition]:
             centers = starts.draw(init, *rule.start[:2], random)
             return run_lloyd(shards, centers, rule, self.max_iter, self.tol)
 
         return best_of(n_init, partial(stage, "start", run, random))
 
-    def _keep(self, run: KMeansRun) -> None:
-        self.cluster_centers_, self.labels_ = self._as_given(run.centers), run.labels
-        self.alpha_, self.beta_, kappa = run.parameters
+    def _keep(self, run: Run[Partition]) -> None:
+        found = run.found
+        self.cluster_centers_, self.labels_ = self._as_given(found.centers), found.labels
+        self.alpha_, self.beta_, kappa = found.parameters
         if not np.isnan(kappa):
             self.kappa_ = kappa
-        self.inertia_, self.objective_ = self._share * run.inertia, self._share * run.objective
+        self.inertia_, self.objective_ = self._share * found.inertia, self._share * run.objective
         self.n_iter_, self.message_, self.history_ = run.n_iter, run.message, run.history
         self.history_["objective"] = np.multiply(self._share, self.history_["objective"])
 

@@ -54,7 +54,7 @@ def compare_members(
         run = em.run(em.refit(mixture))
         if is_interrupted():  # likelihoods are compared at their maxima
             raise KeyboardInterrupt
-        (alpha, beta, kappa, _), log_likelihood = run.mixture.densities, -run.objective * n
+        (alpha, beta, kappa, _), log_likelihood = run.found.densities, -run.objective * n
         n_parameters = count_parameters(len(mixture.weights), shards.d, members, share)
         bic, p_value = n_parameters * math.log(n) - 2 * log_likelihood, math.nan
         if fits:

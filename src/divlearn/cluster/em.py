@@ -41,14 +41,6 @@ class Mixture:
     densities: Densities
 
 
-@dataclass(frozen=True, eq=False)
-class MixtureRun(Run):
-    """A run whose objective is minus the mean log-likelihood."""
-
-    mixture: Mixture
-    converged: bool
-
-
 class EM:
     """Expectation maximisation over the members of a family; ``tol`` is of the log-likelihood."""
 
@@ -58,8 +50,11 @@ class EM:
         self.shards, self.members, self.share = shards, members, share
         self.max_iter, self.tol = max_iter, tol
 
-    def run(self, start: Mixture) -> MixtureRun:
-        """Raise the likelihood from a start until it stays; it never falls but for rounding."""
+    def run(self, start: Mixture) -> Run[Mixture]:
+        """Raise the likelihood from a start until it stays; it never falls but for rounding.
+
+        The objective is minus the mean log-likelihood.
+        """
         mixture, began = start, time.perf_counter()
         responsibilities, bound = expect(self.shards, mixture)
         rows = [(bound, mixture.densities, time.perf_counter() - began)]
@@ -79,7 +74,7 @@ class EM:
         bounds, densities, seconds = zip(*rows, strict=True)
         history = {"lower_bound": np.array(bounds), "seconds": np.array(seconds)}
         history["alpha"], history["beta"], history["kappa"], _ = np.stack(densities, axis=1)
-        return MixtureRun(-bounds[-1], len(rows) - 1, message, history, mixture, converged)
+        return Run(mixture, -bounds[-1], len(rows) - 1, converged, message, history)
 
     def start(self, centers: RealArray) -> Mixture:
         """Densities around given centres, the same for all, for matrices that go to the nearest."""

@@ -29,7 +29,9 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, eq=False)
-class KMeansRun(Run):
+class Partition:
+    """Matrices in clusters."""
+
     centers: RealArray
     parameters: Parameters
     labels: Indices
@@ -59,10 +61,10 @@ class _State:
 
 def run_lloyd(
     shards: Shards, centers: RealArray, rule: Rule, max_iter: int, tol: float
-) -> KMeansRun:
+) -> Run[Partition]:
     """Cluster from given centroids until less than the share ``tol`` of the assignments changes."""
     lloyd = _Lloyd(shards, rule, centers)
-    n_iter, _, message = repeat(partial(lloyd.turn, tol), max_iter)
+    n_iter, converged, message = repeat(partial(lloyd.turn, tol), max_iter)
     state = lloyd.state
     columns = zip(*(row for row in lloyd.history if row[0] <= n_iter), strict=True)
     history = {name: np.array(values) for name, values in zip(_HISTORY, columns, strict=True)}
@@ -70,9 +72,8 @@ def run_lloyd(
         del history["kappa"]
     labels = np.concatenate(shards.map(lambda _, found: found.labels, parts=[state.found]))
     objective, inertia = lloyd.objective(state.losses, state.parameters), float(state.losses.sum())
-    return KMeansRun(
-        objective, n_iter, message, history, state.centers, state.parameters, labels, inertia
-    )
+    found = Partition(state.centers, state.parameters, labels, inertia)
+    return Run(found, objective, n_iter, converged, message, history)
 
 
 class _Lloyd:

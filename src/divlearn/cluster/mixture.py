@@ -18,9 +18,9 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import RandomState, check_count, check_name
 from divlearn.cluster.comparison import MemberFit, compare_members, count_parameters, describe
-from divlearn.cluster.em import EM, Mixture, MixtureRun, log_joint
+from divlearn.cluster.em import EM, Mixture, log_joint
 from divlearn.cluster.moves import fit_mixture
-from divlearn.cluster.runs import check_init
+from divlearn.cluster.runs import Run, check_init
 from divlearn.divergence import DivergenceLike
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
@@ -162,7 +162,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         check_count(self.n_init, "n_init")
         random_state = check_random_state(self.random_state)
         em = EM(shards, members, self.share, self.max_iter, TOLERANCE)
-        runs: dict[int, MixtureRun] = {}
+        runs: dict[int, Run[Mixture]] = {}
         news = ""
         self.bics_: dict[int, float] = {}
         self.n_features_in_ = d
@@ -191,9 +191,9 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         """Fit the mixture; return the most likely components, shape (n_matrices,)."""
         return self.fit(X, y, sample_weight).predict(X)
 
-    def _keep(self, run: MixtureRun) -> None:
-        self.weights_, self.means_ = run.mixture.weights, run.mixture.means
-        self.alpha_, self.beta_, self.kappa_, _ = run.mixture.densities
+    def _keep(self, run: Run[Mixture]) -> None:
+        self.weights_, self.means_ = run.found.weights, run.found.means
+        self.alpha_, self.beta_, self.kappa_, _ = run.found.densities
         self.n_components_ = len(self.weights_)
         self.lower_bound_, self.converged_ = -run.objective, run.converged
         self.n_iter_, self.message_, self.history_ = run.n_iter, run.message, run.history

@@ -20,10 +20,9 @@ from divlearn.cluster.em import (
     FIRST_POINT,
     LARGEST_KAPPA,
     Mixture,
-    MixtureRun,
     log_joint,
 )
-from divlearn.cluster.runs import Starts, best_of
+from divlearn.cluster.runs import Run, Starts, best_of
 from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.progress import tell
@@ -49,12 +48,12 @@ def fit_mixture(
     init: str | RealArray,
     n_init: int,
     random_state: np.random.RandomState,
-) -> MixtureRun:
+) -> Run[Mixture]:
     """Return the best of several runs; from given centres there is one, without moves."""
     block = em.shards.draw(3 * n_components)
     starts = Starts(block, n_components)
 
-    def run() -> MixtureRun:
+    def run() -> Run[Mixture]:
         centers = starts.draw(init, *FIRST_POINT, random_state)
         found = em.run(em.start(centers))
         if isinstance(init, str) and len(centers) > 1:
@@ -63,7 +62,7 @@ def fit_mixture(
 
     n_init = n_init if isinstance(init, str) else 1
     best = best_of(n_init, partial(stage, "start", run, random_state))
-    return replace(best, message="; ".join([best.message, *_remarks(em, best.mixture)]))
+    return replace(best, message="; ".join([best.message, *_remarks(em, best.found)]))
 
 
 def _remarks(em: EM, mixture: Mixture) -> list[str]:
@@ -102,14 +101,14 @@ def _name(which: NDArray[np.bool_], separate: bool) -> str:
 
 
 def _relocate(
-    em: EM, block: Block, run: MixtureRun, random_state: np.random.RandomState
-) -> MixtureRun:
+    em: EM, block: Block, run: Run[Mixture], random_state: np.random.RandomState
+) -> Run[Mixture]:
     """Go on from a run with moves that raise the likelihood, at most one for each component."""
     moves = _Moves(block, random_state)  # the block, all matrices or a sample, judges moves
-    n_components = len(run.mixture.weights)
+    n_components = len(run.found.weights)
     with stoppable():
         for number in range(n_components):
-            start = None if is_interrupted() else moves.propose(run.mixture)
+            start = None if is_interrupted() else moves.propose(run.found)
             if start is None:
                 break
             following = em.run(start)

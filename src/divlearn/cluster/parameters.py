@@ -130,7 +130,7 @@ class _Problem:
         D, in_alpha, in_beta, in_t = self.spectra.sums(*point, shift)
         kappas, constants = zip(*self._solve(point, D), strict=True)
         kappa = np.array(kappas)
-        log_z, z_alpha, z_beta = np.array([(z.log_z, z.alpha, z.beta) for z in constants]).T
+        log_z, z_alpha, z_beta, _ = np.array([(one, *slopes) for one, slopes in constants]).T
         in_coordinates = self.members.pull(
             point, kappa @ in_alpha + share @ z_alpha, kappa @ in_beta + share @ z_beta
         )

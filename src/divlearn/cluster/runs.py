@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,17 +23,19 @@ from divlearn.threads import limit_blas
 _INITS = ("tangent", "log-euclidean", "k-means++", "random")
 
 
+_T = TypeVar("_T")
+
+
 @dataclass(frozen=True, eq=False)
-class Run:
+class Run(Generic[_T]):
     """The end of a run of an iterative algorithm from one start."""
 
+    found: _T
     objective: float  # the less, the better
     n_iter: int
+    converged: bool
     message: str
     history: dict[str, NDArray[np.generic]]
-
-
-AnyRun = TypeVar("AnyRun", bound=Run)
 
 
 def repeat(turn: Callable[[int], tuple[str, str | None]], max_iter: int) -> tuple[int, bool, str]:
@@ -50,9 +52,9 @@ def repeat(turn: Callable[[int], tuple[str, str | None]], max_iter: int) -> tupl
     return iteration, False, f"interrupted by the user in iteration {iteration + 1}"
 
 
-def best_of(n_init: int, run_once: Callable[[], AnyRun]) -> AnyRun:
+def best_of(n_init: int, run_once: Callable[[], Run[_T]]) -> Run[_T]:
     """Return the best run, of several or of those before the user stopped the search."""
-    best: AnyRun | None = None
+    best: Run[_T] | None = None
     number, news = 0, ""
     with stoppable(lambda: best):
         for number in range(1, n_init + 1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,21 +27,6 @@ from divlearn.spd import check_spd
 from divlearn.weights import check_weights
 
 Matrices = ArrayLike | Prepared
-
-
-class Search(NamedTuple):
-    """Settings of the search for a mean that has no closed form; see `Divergence.mean`."""
-
-    engine: Engine
-    init: ArrayLike | None
-    tol: float
-    what: str
-
-    def warn(self, message: str) -> None:
-        from sklearn.exceptions import ConvergenceWarning  # takes a second to import
-
-        message = f"the mean of {self.what} is not exact: {message}"
-        warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
 
 @dataclass(frozen=True)
@@ -114,7 +99,8 @@ class Divergence(ABC):
         gradient, which has no unit, is below ``tol``. If it never is, a warning names ``what``.
         """
         (X, init), share = real_forms(X, init)
-        mean = self._mean(X, sample_weight, Search(get_engine(engine), init, tol, what))
+        chosen = get_engine(engine)
+        mean = self._mean(X, sample_weight, engine=chosen, init=init, tol=tol, what=what)
         return mean if share == 1 else from_real_form(mean)
 
     def of_real_form(self) -> Self:
@@ -126,7 +112,17 @@ class Divergence(ABC):
         """Divergences of checked matrices in the textbook form, broadcast over (...)."""
 
     @abstractmethod
-    def _mean(self, X: Matrices, weight: ArrayLike | None, search: Search) -> RealArray: ...
+    def _mean(
+        self,
+        X: Matrices,
+        weight: ArrayLike | None,
+        *,
+        engine: Engine,
+        init: ArrayLike | None,
+        tol: float,
+        what: str,
+    ) -> RealArray:
+        """Find the mean of real matrices; what is given for a search is as in `mean`."""
 
     def _table(self, X: RealArray, Y: RealArray) -> RealArray:
         return np.stack([self._compare(X, one) for one in Y], axis=1)
@@ -141,6 +137,14 @@ class Divergence(ABC):
 
 def check_set(X: Matrices, name: str = "X") -> RealArray:
     return X.matrices if isinstance(X, Prepared) else check_spd(X, ndim=3, name=name)
+
+
+def warn_inexact(what: str, message: str) -> None:
+    """Warn that a search for the mean of something ended early, and why."""
+    from sklearn.exceptions import ConvergenceWarning  # takes a second to import
+
+    message = f"the mean of {what} is not exact: {message}"
+    warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
 
 def check_weighted(X: Matrices, weight: ArrayLike | None) -> tuple[RealArray, RealArray]:
@@ -206,17 +210,24 @@ class ABDivergence(Divergence):
         value[...] = self._convention(value, squared)
         return value
 
-    def _mean(self, X: Matrices, weight: ArrayLike | None, search: Search) -> RealArray:
+    def _mean(
+        self,
+        X: Matrices,
+        weight: ArrayLike | None,
+        *,
+        engine: Engine,
+        init: ArrayLike | None,
+        tol: float,
+        what: str,
+    ) -> RealArray:
         if self.symmetrized:
             return self._symmetric_mean(X, weight)
         closed = {(0.0, 1.0): arithmetic_mean, (1.0, 0.0): harmonic_mean}.get(self.point)
         if closed is not None:
             return closed(*check_weighted(X, weight))
-        engine, init, tol, _ = search
-        data = engine.keep(X)
-        found = mean_abld(data, *self.point, weight, init, tol=tol, engine=engine)
+        found = mean_abld(engine.keep(X), *self.point, weight, init, tol=tol, engine=engine)
         if not found.converged:
-            search.warn(found.message)
+            warn_inexact(what, found.message)
         return found.mean
 
     def _symmetric_mean(self, X: Matrices, weight: ArrayLike | None) -> RealArray:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.divergence.base import Divergence, Matrices, Search, check_set, check_weighted
+from divlearn.divergence.base import Divergence, Matrices, check_set, check_weighted, warn_inexact
 from divlearn.engines import Engine
 from divlearn.geometry import invsqrtm, sqrtm, unvectorize, vectorize
 from divlearn.hermitian import from_real_form
@@ -63,7 +63,7 @@ class EmbeddedMetric(Divergence):
             return squareform(pdist(vectors, "sqeuclidean"))
         return cdist(vectors, self.embed(Y), "sqeuclidean")
 
-    def _mean(self, X: Matrices, weight: ArrayLike | None, search: Search) -> RealArray:
+    def _mean(self, X: Matrices, weight: ArrayLike | None, **_: object) -> RealArray:
         matrices, weights = check_weighted(X, weight)
         return self.restore((weights @ self.embed(matrices))[None])[0]
 
@@ -135,7 +135,9 @@ class Wasserstein(Divergence):
 
     squared_distance: bool = field(default=True, kw_only=True)
 
-    def _mean(self, X: Matrices, weight: ArrayLike | None, search: Search) -> RealArray:
+    def _mean(
+        self, X: Matrices, weight: ArrayLike | None, *, tol: float, what: str, **others: object
+    ) -> RealArray:
         # The mean is the fixed point C = sum_i w_i (C^1/2 X_i C^1/2)^1/2.
         matrices, weights = check_weighted(X, weight)
         mean = arithmetic_mean(matrices, weights)
@@ -145,10 +147,10 @@ class Wasserstein(Divergence):
             average = arithmetic_mean(sqrtm(_symmetric(root @ matrices @ root)), weights)
             step = _symmetric(whitener @ average @ whitener)
             error = float(np.linalg.norm(step - np.eye(len(mean))) / np.sqrt(len(mean)))
-            if error <= search.tol:
+            if error <= tol:
                 return mean
             mean = _symmetric(step @ mean @ step)
-        search.warn(f"max_iter={_MAX_ITER} reached; gradient norm {error:.2g}")
+        warn_inexact(what, f"max_iter={_MAX_ITER} reached; gradient norm {error:.2g}")
         return mean
 
     def _compare(self, X: RealArray, Y: RealArray) -> RealArray:
@@ -185,7 +187,7 @@ class FunctionDivergence(Divergence):
 
     function: Measure
 
-    def _mean(self, X: Matrices, weight: ArrayLike | None, search: Search) -> RealArray:
+    def _mean(self, X: Matrices, weight: ArrayLike | None, **_: object) -> RealArray:
         raise ValueError(
             f"divergence={self.name} is a function without a mean; pass "
             f'{{"mean": ..., "distance": {self.name}}}'
@@ -259,7 +261,7 @@ class PairedDivergence(Divergence):
         """Table of all pairs, shape (n_matrices_X, n_matrices_Y)."""
         return self.distance.pairwise(X, Y, squared=squared, engine=engine)
 
-    def _mean(self, X: Matrices, weight: ArrayLike | None, search: Search) -> RealArray:
+    def _mean(self, X: Matrices, weight: ArrayLike | None, **_: object) -> RealArray:
         matrices, weights = check_weighted(X, weight)
         return check_spd(self.average(matrices, sample_weight=weights), ndim=2, name="the mean")
 

@@ -149,36 +149,35 @@ def _embed_all(block: Block, models: Sequence[Model]) -> list[RealArray]:
         return [model.embed(block) for model in models]
     # A call of an engine takes longer than few matrices: models of a rank share one.
     features: dict[int, RealArray] = {}
-    for stack in _stacks(tuple(models)):
-        found = stack.embed(block)
-        features |= {number: found[:, columns] for number, columns in stack.columns.items()}
+    for embed, places in _stacks(tuple(models)):
+        found = embed(block)
+        features |= {number: found[:, columns] for number, columns in places.items()}
     return [features[number] for number in range(len(models))]
 
 
-@dataclass(frozen=True, eq=False)
-class _Stack:
-    """Models of one rank side by side, for features of few matrices."""
+def _embed_few(model: Model) -> Callable[[Block], RealArray]:
+    """Make a function to features of few matrices, for which atoms are prepared once."""
+    atoms, pairs = Prepared.checked(model.atoms), np.stack([model.beta, model.alpha])
+    swaps = not are_filters(model.atoms) and bool((pairs == pairs[:, :1]).all())
 
-    together: Model  # without a head
-    columns: dict[int, slice]  # of the features, by the number of a model
-    atoms: Prepared
-
-    def embed(self, block: Block) -> RealArray:
-        model, engine = self.together, block.engine
-        pairs = np.stack([model.beta, model.alpha])
-        alike = (pairs == pairs[:, :1]).all()
-        if are_filters(model.atoms) or not alike or on_device(block.data.there):
+    def embed(block: Block) -> RealArray:
+        engine = block.engine
+        if not swaps or on_device(block.data.there):
             return model.embed(block)
-        # D^(a,b)(X || B) = D^(b,a)(B || X): engines are at their best on much data and few atoms,
-        # and prepare data once.
-        data = self.atoms.once(engine.name, lambda: engine.keep(self.atoms))
+        # D^(a,b)(X || B) = D^(b,a)(B || X): engines are at their best on much data and few atoms.
+        data = atoms.once(engine.name, lambda: engine.keep(atoms))
         swapped = np.repeat(pairs[:, :1], len(block), axis=1)
         V = np.moveaxis(engine.encode(data, block.data, *swapped), 1, 0)
         return FeatureMap(model.offset, model.units).compute(V.reshape(len(block), -1))
 
+    return embed
+
 
 @lru_cache(maxsize=4)  # of estimators that predict in turn
-def _stacks(models: tuple[Model, ...]) -> list[_Stack]:
+def _stacks(
+    models: tuple[Model, ...],
+) -> list[tuple[Callable[[Block], RealArray], dict[int, slice]]]:
+    """Functions to features of models of one rank side by side, and the columns of each model."""
     stacks = []
     for rank in dict.fromkeys(model.atoms.shape[2] for model in models):
         alike = {number: one for number, one in enumerate(models) if one.atoms.shape[2] == rank}
@@ -194,7 +193,7 @@ def _stacks(models: tuple[Model, ...]) -> list[_Stack]:
         together = Model(atoms, alpha, beta, offset, units, (np.zeros((0, 0)), np.zeros(0)))
         ends = np.cumsum([0, *(one.head[0].shape[1] for one in alike.values())]).tolist()
         columns = dict(zip(alike, map(slice, ends, ends[1:]), strict=True))
-        stacks.append(_Stack(together, columns, Prepared.checked(atoms)))
+        stacks.append((_embed_few(together), columns))
     return stacks
 
 

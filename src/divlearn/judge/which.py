@@ -134,8 +134,8 @@ def _by_likelihood(
             column = -1 - step if row % 2 else step
             point = float(alphas[row]), float(betas[column])
             found = mean_abld(data, *point, init=center, tol=_MAP_TOLERANCE, engine=engine)
-            kappa, constant = solve_kappa(*point, found.objective, data.d, rtol=_MAP_TOLERANCE)
-            surface[row, column] = -kappa * found.objective - constant.log_z - volume
+            kappa, (log_z, _) = solve_kappa(*point, found.objective, data.d, rtol=_MAP_TOLERANCE)
+            surface[row, column] = -kappa * found.objective - log_z - volume
             center = found.mean
     n_known = int(np.isfinite(surface).sum())
     return WhichDivergence(

@@ -209,12 +209,12 @@ class _Profile:
             )
         check_spread(centroid.objective, alpha, beta)
         self.init = centroid.mean
-        kappa, constant = solve_kappa(alpha, beta, centroid.objective, self.data.d)
+        kappa, (log_z, z_slopes) = solve_kappa(alpha, beta, centroid.objective, self.data.d)
         weights = np.full((self.data.n_matrices, 1), 1 / self.data.n_matrices)
         back: Any = self.engine.pullback(self.data, centroid.mean[None], alpha, beta, weights)
         slopes = np.array([float(back.alpha[0]), float(back.beta[0])])
-        gradient = kappa * slopes + np.array([constant.alpha, constant.beta])
-        loss = kappa * centroid.objective + constant.log_z
+        gradient = kappa * slopes + np.array(z_slopes[:2])
+        loss = kappa * centroid.objective + log_z
         where = f"at alpha = {alpha:g}, beta = {beta:g}"
         check_finite(loss, "minus the log-likelihood", where)
         check_finite(float(np.abs(gradient).max()), "the gradient of the log-likelihood", where)

@@ -14,7 +14,6 @@ bordered by the single integrals :math:`\int \phi_j w` if d is odd.
 """
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -35,14 +34,7 @@ _SMALLEST_KAPPA = 1e-3  # matrices that spread further are beyond floating-point
 _SMALLEST_SLOPE = 0.2  # so that no step on a logarithmic scale is wild
 
 
-@dataclass(frozen=True)
-class Normalizer:
-    """log Z and its partial derivatives in alpha, beta and kappa."""
-
-    log_z: float
-    alpha: float
-    beta: float
-    kappa: float
+Normalizer = tuple[float, tuple[float, float, float]]  # log Z, and slopes in alpha, beta, kappa
 
 
 def log_normalizer(alpha: float, beta: float, kappa: float, d: int) -> float:
@@ -81,7 +73,7 @@ def log_normalizer(alpha: float, beta: float, kappa: float, d: int) -> float:
     """
     low, high = check_family(alpha, beta, kappa, d)
     closed = _closed_form(low, high, float(kappa), int(d))
-    return _pfaffian(low, high, float(kappa), int(d)).log_z if closed is None else closed
+    return _pfaffian(low, high, float(kappa), int(d))[0] if closed is None else closed
 
 
 def differentiate_normalizer(alpha: float, beta: float, kappa: float, d: int) -> Normalizer:
@@ -90,13 +82,12 @@ def differentiate_normalizer(alpha: float, beta: float, kappa: float, d: int) ->
     # by the integral of the sinc function (Stenger 1993, section 3.6). Functions orthonormal with
     # the weight w^2 replace exponentials, which leaves a Pfaffian of condition number about d.
     low, high = check_family(alpha, beta, kappa, d)
-    found = _pfaffian(low, high, float(kappa), int(d))
-    first, second = float(alpha), float(beta)
-    if abs(first) > abs(second):
-        found = Normalizer(found.log_z, found.beta, found.alpha, found.kappa)
-    if min(first, second) < 0:  # Z(-alpha, -beta) = Z(alpha, beta)
-        found = Normalizer(found.log_z, -found.alpha, -found.beta, found.kappa)
-    return found
+    log_z, (in_low, in_high, in_kappa) = _pfaffian(low, high, float(kappa), int(d))
+    if min(alpha, beta) < 0:  # Z(-alpha, -beta) = Z(alpha, beta)
+        in_low, in_high = -in_low, -in_high
+    if abs(alpha) > abs(beta):
+        return log_z, (in_high, in_low, in_kappa)
+    return log_z, (in_low, in_high, in_kappa)
 
 
 def smallest_kappa(alpha: float, beta: float, d: int) -> float:
@@ -130,7 +121,7 @@ def solve_kappa(
     def at(log_margin: float) -> tuple[float, Normalizer, float]:
         kappa = least + math.exp(log_margin)
         found = differentiate_normalizer(alpha, beta, kappa, d)
-        return kappa, found, math.log(mean_divergence) - math.log(-found.kappa)
+        return kappa, found, math.log(mean_divergence) - math.log(-found[1][2])
 
     here = max(floor, math.log(margin if margin > 0 else moment / mean_divergence))
     (kappa, found, error), slope = at(here), 1.0
@@ -205,7 +196,7 @@ def _pfaffian(low: float, high: float, kappa: float, d: int) -> Normalizer:
         float(density @ np.nan_to_num(row, nan=np.nan, posinf=0, neginf=0))
         for row in (values.f, values.f_alpha, values.f_beta)
     )
-    return Normalizer(float(log_z), -kappa * in_alpha, -kappa * in_beta, -f)
+    return float(log_z), (-kappa * in_alpha, -kappa * in_beta, -f)
 
 
 def _integrate(functions: RealArray) -> RealArray:

@@ -1,7 +1,6 @@
 """Means of classes of SPD matrices, those of parts by a Newton step, and filters between them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated
 
@@ -141,22 +140,20 @@ def average(values: RealArray, data: Labelled, rows: Indices) -> RealArray:
     return means.reshape(n_codes, *values.shape[1:])
 
 
-@dataclass(frozen=True, eq=False)
-class Filter:
-    """The AIRM mean of some matrices, and orthonormal discriminant directions there.
+# The AIRM mean of some matrices, and orthonormal discriminant directions there. Projection onto
+# these directions is the filter of pyRiemann's FgMDM.
+Filter = tuple[
+    Annotated[RealArray, "d d"],
+    Annotated[RealArray, "n_entries n_directions"],
+]
 
-    Projection onto these directions is the filter of pyRiemann's FgMDM.
-    """
 
-    center: Annotated[RealArray, "d d"]
-    directions: Annotated[RealArray, "n_entries n_directions"]
-
-    def apply(self, matrices: RealArray) -> RealArray:
-        """Project matrices onto the directions."""
-        vectors, root = log_vectors(matrices, invsqrtm(self.center)), sqrtm(self.center)
-        projected = vectors @ self.directions @ self.directions.T
-        filtered = root @ from_log_vectors(projected) @ root
-        return 0.5 * (filtered + filtered.mT)
+def project(matrices: RealArray, known: Filter) -> RealArray:
+    """Project matrices onto the directions of a filter."""
+    center, directions = known
+    vectors, root = log_vectors(matrices, invsqrtm(center)), sqrtm(center)
+    filtered = root @ from_log_vectors(vectors @ directions @ directions.T) @ root
+    return 0.5 * (filtered + filtered.mT)
 
 
 def learn_filter(data: Labelled, rows: Indices, engine: Engine) -> Filter:
@@ -169,4 +166,4 @@ def learn_filter(data: Labelled, rows: Indices, engine: Engine) -> Filter:
     found = found[1:] - found[:1] if len(found) == 2 else found  # as scikit-learn has them
     directions, sizes, _ = np.linalg.svd(found.T, full_matrices=False)
     # Vectors at the mean add up to zero, so that one direction of classes is rounding.
-    return Filter(center, directions[:, sizes > _LEAST_DIRECTION * sizes[0]])
+    return center, directions[:, sizes > _LEAST_DIRECTION * sizes[0]]

@@ -23,7 +23,7 @@ from divlearn.fitting.targets import check_labels, find_classes
 from divlearn.fitting.training import Training
 from divlearn.hermitian import real_form
 from divlearn.nearest import neighbors
-from divlearn.nearest.class_means import Filter, View, class_means, learn_filter
+from divlearn.nearest.class_means import Filter, View, class_means, learn_filter, project
 from divlearn.nearest.fields import balance, is_sequence, known_field, measure_field
 from divlearn.nearest.online import check_forgetting, continue_means, fade, find_codes
 from divlearn.nearest.search import CANDIDATES, choose_divergence, find_slope
@@ -203,7 +203,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         engine = get_engine(labelled.engine_of(self))
         codes = find_codes(check_labels(y, len(matrices)), self.classes_)
         if self._filter is not None:
-            matrices = self._filter.apply(matrices)
+            matrices = project(matrices, self._filter)
         before, weights = fade(self.totals_, codes, forgetting)
         names = [f"class {name!s}" for name in self.classes_]
         means = self.means_.reshape(len(self._field), -1, *self.means_.shape[-2:])
@@ -239,7 +239,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         if not self.filtering:
             return data
         self._filter = learn_filter(data, np.arange(len(data.codes)), engine)
-        return replace(data, matrices=self._filter.apply(data.matrices))
+        return replace(data, matrices=project(data.matrices, self._filter))
 
     @property
     def covmeans_(self) -> RealArray:
@@ -311,7 +311,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         means = self.means_.reshape(len(self._field), -1, *self.means_.shape[-2:])
         found = []
         for matrices in neighbors.blocks(checked, means[..., 0, 0].size):
-            kept = matrices if self._filter is None else self._filter.apply(matrices)
+            kept = matrices if self._filter is None else project(matrices, self._filter)
             tables = measure_field(kept, self._field, means, engine)
             found.append(np.einsum("f,fik->ik", self.weights_, tables))
         distances = np.concatenate(found)

@@ -18,7 +18,7 @@ from divlearn.fitting.held_out import Judge, shares_of
 from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.training import Chosen, Grid, Training, choose, judge_accuracy
 from divlearn.geometry import geodesic
-from divlearn.nearest.class_means import View, average, find_means, learn_filter
+from divlearn.nearest.class_means import View, average, find_means, learn_filter, project
 from divlearn.nearest.plane import CANDIDATES as MEMBERS
 from divlearn.nearest.plane import evaluate_plane
 from divlearn.threads import map_rows
@@ -43,7 +43,7 @@ def choose_divergence(
     @cache
     def filtered(number: int) -> View:
         known = learn_filter(data, training.parts[number][0], training.engine)
-        return View(replace(data, matrices=known.apply(data.matrices)))
+        return View(replace(data, matrices=project(data.matrices, known)))
 
     def tables(candidates: Sequence[int], number: int) -> list[RealArray]:
         view = everything or filtered(number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,13 +45,7 @@ _LOW = 0.15  # share of the axis at its lower end
 _ROOM = 0.06  # margin beyond the outermost point, as a share of the whole
 
 
-class PlanePoint(NamedTuple):
-    """A divergence with a name, and the value of its cell as text, empty outside the map."""
-
-    name: str
-    alpha: float
-    beta: float
-    value: str
+Mark = tuple[Point, str]  # a divergence, and its name
 
 
 def plane_section(
@@ -74,18 +68,19 @@ def plane_section(
     """
     rows, columns, table = (np.asarray(one, dtype=float) for one in (alphas, betas, values))
 
-    def describe(name: str, alpha: float, beta: float) -> PlanePoint:
+    def show(alpha: float, beta: float) -> str:
+        """Return the value of a cell as text, empty outside the map."""
         row, column = _locate(rows, alpha), _locate(columns, beta)
         inside = row is not None and column is not None and np.isfinite(table[row, column])
-        value = format(table[row, column], value_format) if inside else ""
-        return PlanePoint(name, float(alpha), float(beta), value)
+        return format(table[row, column], value_format) if inside else ""
 
-    named = [describe(TITLES[name], one.alpha, one.beta) for name, one in NAMED.items()]
-    marked = [describe(text, *point) for point, text in _merge(learned)]
-    traces = [_points(named, "named divergence", label, _CIRCLE)]
+    named = [((one.alpha, one.beta), TITLES[name]) for name, one in NAMED.items()]
+    marked = _merge(learned)
+    values_at = [show(*point) for point, _ in (*named, *marked)]
+    traces = [_points(named, values_at, "named divergence", label, _CIRCLE)]
     if marked:
         star = _STAR if len(marked) == 1 else _DOTS
-        traces.append(_points(marked, mark, label, star))
+        traces.append(_points(marked, values_at[len(named) :], mark, label, star))
     if len(rows):
         traces.insert(0, _map(rows, columns, table, label, value_format, floor))
     figure = _plane(traces, rows, columns, named, marked)
@@ -94,9 +89,11 @@ def plane_section(
         for i, alpha in enumerate(rows)
         for j, beta in enumerate(columns)
     ]
-    points = [(one.alpha, one.beta, one.value, one.name) for one in (*named, *marked)]
+    known = list(zip((*named, *marked), values_at, strict=True))
+    points = [(*point, value, name) for (point, name), value in known]
     data = [("alpha", "beta", label, "point"), *cells, *points]
-    listed = "; ".join(f"{one.name} {one.value}".strip() for one in (*named, *marked[:_IN_TEXT]))
+    shown = known[: len(named) + _IN_TEXT]
+    listed = "; ".join(f"{name} {value}".strip() for (_, name), value in shown)
     text = f"{label} over alpha and beta. {listed}."
     return Section("plane", title, note=note, charts=[Chart(figure, text)], data=data)
 
@@ -130,17 +127,17 @@ def _map(
 
 
 def _points(
-    points: Sequence[PlanePoint], name: str, label: str, marker: dict[str, object]
+    marks: Sequence[Mark], values: Sequence[str], name: str, label: str, marker: dict[str, object]
 ) -> BaseTraceType:
     return plotly().Scatter(
         mode="markers",
         name=literal(name),
-        x=[point.alpha for point in points],
-        y=[point.beta for point in points],
+        x=[alpha for (alpha, _), _ in marks],
+        y=[beta for (_, beta), _ in marks],
         hovertext=[
-            f"<b>{literal(point.name)}</b><br>{_ALPHA} = {point.alpha:g}, {_BETA} = {point.beta:g}"
-            + (f"<br>{literal(label)} {point.value}" if point.value else "")
-            for point in points
+            f"<b>{literal(text)}</b><br>{_ALPHA} = {alpha:g}, {_BETA} = {beta:g}"
+            + (f"<br>{literal(label)} {value}" if value else "")
+            for ((alpha, beta), text), value in zip(marks, values, strict=False)
         ],
         hoverinfo="text",
         marker=marker,
@@ -152,24 +149,24 @@ def _plane(
     traces: Sequence[BaseTraceType],
     alphas: RealArray,
     betas: RealArray,
-    named: Sequence[PlanePoint],
-    marked: Sequence[PlanePoint],
+    named: Sequence[Mark],
+    marked: Sequence[Mark],
 ) -> Figure:
     """Put traces on square axes, with the names of the named points."""
-    places = np.array([(one.alpha, one.beta) for one in (*named, *marked)]).T
+    places = np.array([point for point, _ in (*named, *marked)]).T
     across, up = _extent(alphas, places[0]), _extent(betas, places[1])
     lower, sizes = (np.array([f(axis) for axis in (across, up)]) for f in (min, np.ptp))
     star = (places[:, -1] - lower) / sizes if len(marked) == 1 else None
     annotations = []
-    for one in named:
-        place = ([one.alpha, one.beta] - lower) / sizes
+    for (alpha, beta), name in named:
+        place = ([alpha, beta] - lower) / sizes
         leftward, below = label_side(place, star)
         above_star = below and place[1] < _LOW  # below it stand the numbers of the axis
         annotations.append(
             {
-                "x": one.alpha,
-                "y": marked[0].beta if above_star else one.beta,
-                "text": one.name,
+                "x": alpha,
+                "y": marked[0][0][1] if above_star else beta,
+                "text": name,
                 "showarrow": False,
                 "xanchor": "right" if leftward else "left",
                 "yshift": 22 if above_star else -18 if below else 18,
@@ -257,7 +254,7 @@ def edges(grid: RealArray) -> RealArray:
     return np.concatenate([[2 * grid[0] - middles[0]], middles, [2 * grid[-1] - middles[-1]]])
 
 
-def _merge(learned: Sequence[tuple[float, float, str]]) -> list[tuple[Point, str]]:
+def _merge(learned: Sequence[tuple[float, float, str]]) -> list[Mark]:
     """Join points at the same place, of which only the last could be pointed at."""
     texts: dict[Point, list[str]] = {}
     for alpha, beta, text in learned:
