@@ -13,9 +13,8 @@ from divlearn.alpha_beta import nonnegative_point, real_forms
 from divlearn.arrays import RealArray, as_real, to_device_of, to_host
 from divlearn.checks import check_count, check_finite, check_number
 from divlearn.engines import Engine, Prepared, get_engine
-from divlearn.geometry import geodesic
+from divlearn.geometry import geodesic, in_frames, move_frames
 from divlearn.hermitian import from_real_form
-from divlearn.optim.frames import in_frames, move_frames
 from divlearn.optim.gradients import Memory
 from divlearn.spd import check_spd
 from divlearn.spectral import clip_f_t, invert_f_t

@@ -20,7 +20,7 @@ from divlearn.fitting.labelled import (
     fit_method,
     takes_metric,
 )
-from divlearn.nearest.online import check_forgetting
+from divlearn.nearest.class_means import check_forgetting
 
 __all__ = ["DivergenceOutliers"]
 

@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 from scipy.stats import gamma, invwishart, wishart
 
 from divlearn.cluster import ABMixture, pairwise_f1_score
-from divlearn.cluster.comparison import describe
+from divlearn.cluster.em import describe
 from divlearn.datasets import make_inverse_wishart_clusters, make_wishart_clusters
 from divlearn.likelihood import fit_likelihood, fit_member, log_density, sample_family
 

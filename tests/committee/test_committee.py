@@ -14,7 +14,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_score
 
 from divlearn.committee import MEMBERS, SPDClassifier
-from divlearn.committee.weights import average, count_samples, find_simple, fit_average, floored
+from divlearn.committee.base import average, count_samples, find_simple, fit_average, floored
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines.cpu import cpu_engine
 from divlearn.log_vectors import log_vectors
@@ -427,6 +427,6 @@ def test_members_whose_numbers_fail_are_left_out(data, monkeypatch):
     def fail(*_):
         raise FloatingPointError("the objective is nan")
 
-    monkeypatch.setattr("divlearn.kernels.shared.make_tables", fail)
+    monkeypatch.setattr("divlearn.kernels.tables.make_tables", fail)
     model = SPDClassifier(("tangent lda", "kernel"), random_state=0).fit(X, y)
     assert model.message_.endswith("kernel was left out: the objective is nan")

@@ -19,7 +19,7 @@ from sklearn.svm import SVR
 
 import divlearn
 from divlearn.committee import REGRESSORS, CrossValidatedRegressor, SPDRegressor
-from divlearn.committee.weights import fit_number_average
+from divlearn.committee.base import fit_number_average
 from divlearn.datasets import make_wishart_clusters
 from divlearn.kernels import DivergenceKernel, DivergenceKernelRegressor
 from divlearn.kernels.tables import symmetric_table
@@ -353,7 +353,7 @@ def test_text_that_is_no_number_is_refused(data, name):
 @pytest.mark.parametrize("name", ["kernel", "nearest"])
 def test_tables_that_are_too_large_tell_how_many_matrices_fit(data, name, monkeypatch):
     X, y, *_ = data
-    monkeypatch.setattr("divlearn.kernels.shared._LARGEST_TABLE", 100_000)
+    monkeypatch.setattr("divlearn.kernels.tables._LARGEST_TABLE", 100_000)
     with pytest.raises(ValueError, match=r"n_matrices=60 with 6 .*at most \d+ matrices$") as told:
         clone(MEMBERS[name]).fit(X, y)
     most = int(str(told.value).split()[-2])

@@ -13,13 +13,8 @@ from divlearn.kernels import (
     DivergenceKernelClassifier,
     DivergenceKernelRegressor,
 )
-from divlearn.kernels.landmarks import (
-    FLOORS,
-    Landmarks,
-    LeastSquares,
-    make_definite,
-    pick_landmarks,
-)
+from divlearn.kernels.machines import FLOORS, Landmarks, LeastSquares, make_definite
+from divlearn.kernels.tables import pick_landmarks
 from divlearn.nearest import NearestClassifier, NearestRegressor
 
 WEIGHTS = np.linspace(1, 2, 20)
@@ -50,7 +45,7 @@ def test_all_vectors_as_landmarks_are_the_exact_machine():
 
 @pytest.mark.parametrize("block", [6, 100])
 def test_few_landmarks_minimise_the_penalised_squares(block, monkeypatch):
-    monkeypatch.setattr("divlearn.kernels.landmarks._BLOCK", block)
+    monkeypatch.setattr("divlearn.kernels.machines._BLOCK", block)
     squares, kernel, some, targets = make(5)
     model = LeastSquares(*squares.learn(C=3.0, scale=0.1))
 
@@ -78,7 +73,7 @@ def test_landmarks_are_stratified():
 def test_tables_have_fewer_landmarks_rather_than_more_memory(monkeypatch):
     X, y = make_wishart_clusters(2, 60, 2, separation=4, random_state=0)
     few = 9
-    monkeypatch.setattr("divlearn.kernels.shared._LARGEST_TABLE", 8 * len(X) * 6 * few)
+    monkeypatch.setattr("divlearn.kernels.tables._LARGEST_TABLE", 8 * len(X) * 6 * few)
     model = DivergenceKernelClassifier(random_state=0).fit(X, y)
     assert len(model.kernel_.matrices_) == few
     assert model.score(X, y) > 0.7

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 
 from divlearn import mean_abld
 from divlearn.engines import get_engine
-from divlearn.optim.frames import in_frames, move_frames
+from divlearn.geometry import in_frames, move_frames
 from divlearn.optim.gradients import (
     Memory,
     minimize_conjugate_gradient,

@@ -9,7 +9,7 @@ from sklearn.svm import SVC
 
 from divlearn.datasets import make_wishart_clusters
 from divlearn.heads.discriminants import span
-from divlearn.kernels.landmarks import LeastSquares
+from divlearn.kernels.machines import LeastSquares
 from divlearn.tangent import TangentClassifier
 from divlearn.tangent.classifier import _METHODS
 

@@ -27,8 +27,8 @@ from divlearn.engines import Prepared
 from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.labelled import check_new, fit_method
 from divlearn.fitting.training import Grid, Training, choose
+from divlearn.geometry import move_frames
 from divlearn.kernels.classifier import Candidate, other_penalties
-from divlearn.optim.frames import move_frames
 from divlearn.optim.gradients import minimize_conjugate_gradient
 from divlearn.optim.problem import Problem, Trial
 from divlearn.spd import usable

@@ -19,8 +19,8 @@ from divlearn.divergence import (
     get_member,
 )
 from divlearn.engines import Engine, get_engine
+from divlearn.geometry import in_frames
 from divlearn.kernels.definiteness import theory
-from divlearn.optim.frames import in_frames
 from divlearn.tolerances import LEARNING_ACCURACY
 
 # Bandwidths to try, over the median divergence of matrices and atoms; the smoothest kernel first.

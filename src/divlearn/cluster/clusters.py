@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from divlearn.arrays import DeviceArray, Indices, IntArray, RealArray, to_device_of, to_host
 from divlearn.checks import check_finite
 from divlearn.engines import Engine, Prepared
+from divlearn.geometry import in_frames, move_frames
 from divlearn.likelihood.members import Point
 from divlearn.means import Slope, arithmetic_mean, run_searches, search_mean
-from divlearn.optim.frames import in_frames, move_frames
 from divlearn.optim.gradients import minimize_conjugate_gradient
 from divlearn.optim.problem import Problem, Trial
 from divlearn.sharded.blocks import Block, engine_for

@@ -17,8 +17,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import RandomState, check_count, check_name
-from divlearn.cluster.comparison import MemberFit, compare_members, count_parameters, describe
-from divlearn.cluster.em import EM, Mixture, log_joint
+from divlearn.cluster.em import (
+    EM,
+    MemberFit,
+    Mixture,
+    compare_members,
+    count_parameters,
+    describe,
+    log_joint,
+)
 from divlearn.cluster.moves import fit_mixture
 from divlearn.cluster.runs import Run, check_init
 from divlearn.divergence import DivergenceLike

@@ -11,11 +11,11 @@ import numpy as np
 from divlearn.arrays import RealArray, to_device_of, to_host
 from divlearn.engines import Prepared
 from divlearn.engines.data import Gradients, Pull
+from divlearn.geometry import in_frames, move_frames
 from divlearn.heads.heads import objective_of, scores_of, slopes_of, solve_head
 from divlearn.heads.losses import Loss, Targets
 from divlearn.heads.samples import Head, Samples
 from divlearn.iddl.features import FeatureMap, Variant
-from divlearn.optim.frames import in_frames, move_frames
 from divlearn.optim.problem import Trial
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards

@@ -11,8 +11,8 @@ from divlearn.arrays import RealArray, to_host
 from divlearn.checks import check_finite
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.progress import tell
+from divlearn.geometry import in_frames, move_frames
 from divlearn.iddl.objective import Dictionary, Memo, Objective, encode_rows
-from divlearn.optim.frames import in_frames, move_frames
 from divlearn.optim.gradients import (
     minimize_conjugate_gradient,
     minimize_lbfgs,

@@ -27,16 +27,25 @@ from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.training import Chosen, Grid, HeldOutClassifier, Training
 from divlearn.kernels import tables
 from divlearn.kernels.kernel import DivergenceKernel
-from divlearn.kernels.landmarks import LeastSquares, by_class, indicate
-from divlearn.kernels.machines import PairMachine, decide_pairs, fit_pairs, fit_svc
-from divlearn.kernels.shared import (
-    are_many,
+from divlearn.kernels.machines import (
+    LeastSquares,
+    PairMachine,
+    decide_pairs,
+    fit_pairs,
+    fit_svc,
+    indicate,
     on_landmarks,
+)
+from divlearn.kernels.tables import (
+    Point,
+    are_many,
+    by_class,
+    cut,
+    decay,
     shared_columns,
     shared_kernel,
     shared_tables,
 )
-from divlearn.kernels.tables import Point, cut, decay
 from divlearn.threads import side_by_side
 
 # Tried by default: AIRM, Stein, the paper's "Burg" and what lies between and beyond; Jeffreys.

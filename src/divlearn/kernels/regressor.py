@@ -26,8 +26,17 @@ from divlearn.fitting.held_out import Grid, Memo
 from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
 from divlearn.heads.discriminants import Linear
 from divlearn.kernels.classifier import POINTS, check_positive
-from divlearn.kernels.shared import are_many, on_landmarks, shared_columns, shared_table
-from divlearn.kernels.tables import cut, decay, find_copies, median_scale, symmetric_table
+from divlearn.kernels.machines import on_landmarks
+from divlearn.kernels.tables import (
+    are_many,
+    cut,
+    decay,
+    find_copies,
+    median_scale,
+    shared_columns,
+    shared_table,
+    symmetric_table,
+)
 from divlearn.tolerances import LEARNING_ACCURACY
 
 Candidate = tuple[Divergence, float, float]  # a scale and a penalty

@@ -1,8 +1,9 @@
-"""Tables of symmetric divergences between many matrices, from one pass of spectra."""
+"""Tables of symmetric divergences of many matrices, which estimators of a training share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from itertools import pairwise
+from math import isqrt
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from divlearn.alpha_beta import nonnegative_point
 from divlearn.arrays import Indices, RealArray
 from divlearn.divergence import ABDivergence, Divergence
 from divlearn.engines import Engine, Prepared
+from divlearn.fitting.held_out import Folded, Memo
 from divlearn.fitting.progress import track
 from divlearn.threads import side_by_side
 
@@ -17,7 +19,12 @@ Point = tuple[float, float]
 
 _BLOCKS = 16  # of a square table; only those on and below the diagonal are computed
 _ROWS = 1024  # of a block of another table
+LARGE = 4000  # matrices, above which tables of all pairs take too long
+_LANDMARKS, _PER_CLASS = 500, 10  # the larger number of both; more gain little accuracy
 _SMALL = 64  # matrices that are not worth more than one block
+_LARGEST_TABLE = 2**32  # bytes, of all divergences
+_DIVERGENCES = 6  # that landmarks leave room for: those that are tried by default
+_KERNELS = 4  # kept at a time: folds of some candidates are fitted side by side
 
 
 def symmetric_point(alpha: float, beta: float) -> Point:
@@ -176,3 +183,95 @@ def _weighted_median(values: RealArray, counts: RealArray) -> float:
     half = below[-1] / 2
     middle = [int(np.searchsorted(below, half, side)) for side in ("left", "right")]
     return float(values[order[middle]].mean())
+
+
+# --- tables that estimators of the same training share --------------------------------------------
+
+
+def by_class(codes: Indices) -> Indices:
+    """Order in which classes follow each other, as libsvm reads kernels."""
+    return np.argsort(codes, kind="stable")
+
+
+def pick_landmarks(codes: Indices, most: int | None = None) -> Indices:
+    """Rows of landmarks, as many of every class, or stratum, as its share."""
+    wanted = max(_LANDMARKS, _PER_CLASS * (int(codes.max()) + 1))
+    places = np.linspace(0, len(codes) - 1, min(wanted, most or wanted, len(codes))).astype(int)
+    return by_class(codes)[places]
+
+
+def are_many(training: Folded, most: int | None = None) -> bool:
+    """Whether there are more matrices than tables of all pairs, or other work, allow."""
+    return len(training.data.matrices) > (LARGE if most is None else most)
+
+
+def shared_columns(training: Folded, most: int | None = None) -> Indices:
+    """Rows of the matrices that tables have columns for: all, or landmarks where there are many."""
+    strata = training.data.strata
+    if not are_many(training, most):
+        return np.arange(len(strata))
+    room = _LARGEST_TABLE // (8 * len(strata) * _DIVERGENCES)
+    return training.once("landmarks", lambda: pick_landmarks(strata, max(1, room)))
+
+
+def shared_tables(
+    training: Folded, points: Sequence[Point], columns: Indices | None = None
+) -> dict[Point, RealArray]:
+    """Compute tables of divergences to matrices, all by default, once for all estimators."""
+    matrices = training.data.matrices
+    whole = columns is None or len(columns) == len(matrices)
+
+    def compute() -> dict[Point, RealArray]:
+        landmarks = None if whole else matrices[columns]
+        return make_tables(training.engine, matrices, points, landmarks)
+
+    return training.once(("tables", tuple(points), whole), compute)
+
+
+def shared_table(
+    training: Folded,
+    divergence: Divergence,
+    together: Sequence[Point],
+    columns: Indices | None = None,
+) -> RealArray:
+    """Symmetrised table of one divergence, computed once; those of some points in one pass."""
+    if isinstance(divergence, ABDivergence):
+        point = symmetric_point(divergence.alpha, divergence.beta)
+        known = shared_tables(training, together if point in together else [point], columns)
+        return known[point] if divergence.scale == 1 else divergence.scale * known[point]
+    matrices = training.data.matrices
+    whole = columns is None or len(columns) == len(matrices)
+
+    def compute() -> RealArray:
+        landmarks = None if whole else matrices[columns]
+        return symmetric_table(divergence, training.engine, matrices, landmarks)
+
+    return training.once((divergence.name, whole), compute)
+
+
+def shared_kernel(training: Folded, table: RealArray, scale: float, name: Hashable) -> RealArray:
+    """Return exp(-scale D), for all folds and penalties from one pass."""
+    recent = training.once("kernels", lambda: Memo(_KERNELS))
+    return recent.once((name, scale), lambda: decay(table, scale))
+
+
+def make_tables(
+    engine: Engine, matrices: RealArray, points: Sequence[Point], landmarks: RealArray | None = None
+) -> dict[Point, RealArray]:
+    """Compute symmetrised divergences of all matrices, to each other or to landmarks, by point."""
+    n_matrices, n_points = len(matrices), len(points)
+    needed = 8 * n_matrices * (n_matrices if landmarks is None else len(landmarks)) * n_points
+    if needed > _LARGEST_TABLE:
+        most = _LARGEST_TABLE * n_matrices // needed  # with as many landmarks
+        if landmarks is None or most <= LARGE:
+            most = isqrt(_LARGEST_TABLE // (8 * n_points))
+        raise ValueError(
+            f"n_matrices={n_matrices} with {n_points} divergences (alpha, beta) need "
+            f"{needed / 2**30:.1f} GiB for tables of pairs, but must need <= "
+            f"{_LARGEST_TABLE / 2**30:g} GiB; fit to a random subset of at most {most} matrices"
+        )
+    if landmarks is None:
+        found = square_tables(engine, matrices, points)
+    else:
+        found = cross_tables(engine, matrices, landmarks, points)
+    return dict(zip(points, found, strict=True))

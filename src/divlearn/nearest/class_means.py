@@ -1,18 +1,24 @@
-"""Means of classes of SPD matrices, those of parts by a Newton step, and filters between them."""
+"""Means of classes: of parts, in several divergences, running ones, and filters between them."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Annotated
+from numbers import Real
+from typing import Annotated, Any
 
 import numpy as np
 from scipy import sparse
 
-from divlearn.arrays import Indices, RealArray
-from divlearn.divergence import LOG_EUCLIDEAN, Divergence
+from divlearn.arrays import Indices, Labels, RealArray
+from divlearn.checks import is_number
+from divlearn.divergence import LOG_EUCLIDEAN, ABDivergence, Divergence, get_divergence
 from divlearn.engines import Engine, Prepared
+from divlearn.fitting.calibration import fit_temperature
 from divlearn.fitting.labelled import Labelled
 from divlearn.geometry import compose, expm, geodesic, graded_eigh, invsqrtm, sqrtm
 from divlearn.heads.discriminants import fit_lda
+from divlearn.hermitian import is_complex
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.means import mean_abld
 from divlearn.sharded.blocks import engine_for
@@ -167,3 +173,121 @@ def learn_filter(data: Labelled, rows: Indices, engine: Engine) -> Filter:
     directions, sizes, _ = np.linalg.svd(found.T, full_matrices=False)
     # Vectors at the mean add up to zero, so that one direction of classes is rounding.
     return center, directions[:, sizes > _LEAST_DIRECTION * sizes[0]]
+
+
+def typical(table: RealArray) -> float:
+    """Typical divergence to the nearest class; if that is zero, to any."""
+    near, any_class = float(np.median(table.min(axis=1))), float(np.median(table))
+    return max(near if near > 0 else any_class, 1e-100)
+
+
+# --- running means of matrices that arrive one after the other ------------------------------------
+
+
+def check_forgetting(forgetting: object) -> float:
+    """Return the share of all weights that every new matrix removes."""
+    if not is_number(forgetting) or not 0 <= forgetting < 1:
+        raise ValueError(
+            f"forgetting={forgetting!r} must be a number >= 0 and < 1; 0 forgets nothing, 0.05 "
+            "remembers about 20 matrices"
+        )
+    return float(forgetting)
+
+
+def find_codes(labels: Labels, classes: Labels) -> Indices:
+    """Return indices of labels among the classes of a fitted model."""
+    unknown = labels[~np.isin(labels, classes)]
+    if len(unknown):
+        raise ValueError(
+            f"class {unknown[0]!s} must be one of those of the first fit, {classes.tolist()}; name "
+            "all in classes of the first call"
+        )
+    return np.searchsorted(classes, labels)
+
+
+def fade(totals: RealArray, codes: Indices, forgetting: float) -> tuple[RealArray, RealArray]:
+    """Weights of what each code had before, and of new matrices: one for the latest of a code."""
+    seen, later = np.zeros(len(totals)), np.empty(len(codes))
+    for row in range(len(codes) - 1, -1, -1):
+        later[row] = seen[codes[row]]
+        seen[codes[row]] += 1
+    return totals * (1 - forgetting) ** seen, (1 - forgetting) ** later
+
+
+def continue_means(
+    before: tuple[RealArray, RealArray],
+    new: tuple[RealArray, RealArray, Indices],
+    divergence: Divergence,
+    engine: Engine,
+    names: Sequence[str],
+) -> tuple[RealArray, RealArray]:
+    """Move means, of which each has a weight, to new matrices with weights and codes.
+
+    The result is the mean of the old mean and the new matrices, and the sum of their weights. If
+    means are averages of vectors, it is the mean of all matrices so far; in AIRM a single matrix
+    moves the mean along the geodesic. A mean of weight zero is none yet.
+    """
+    (means, totals), (matrices, weights, codes) = before, new
+    means = means.copy()
+    for code in np.unique(codes):  # the others stay as they are, to the last bit
+        rows = np.flatnonzero(codes == code)
+        old = [code] if totals[code] > 0 else []
+        means[code] = find_means(
+            np.concatenate([means[old], matrices[rows]]),
+            np.zeros(len(old) + len(rows), np.intp),
+            np.append(totals[old], weights[rows]),
+            divergence,
+            engine,
+            [names[code]],
+            means[old] if old else None,
+        )[0]
+    return means, totals + np.bincount(codes, weights, len(totals))
+
+
+# --- fields of metrics: divergences that are added up, each to means of its own -------------------
+
+
+def is_sequence(divergence: Any) -> bool:
+    """Tell several divergences from one, such as a pair of numbers."""
+    listed = isinstance(divergence, list | tuple | np.ndarray)
+    return listed and not (len(divergence) and all(isinstance(one, Real) for one in divergence))
+
+
+def known_field(divergences: Any) -> list[Divergence]:
+    """Return divergences by their names; raise where two are the same up to a factor."""
+    field = [get_divergence(one) for one in divergences]
+    points = [_without_scale(one) for one in field]
+    twice = [one for one, at in zip(divergences, points, strict=True) if points.count(at) > 1]
+    if twice or not field:
+        raise ValueError(
+            f"divergence={divergences!r} must hold one divergence, or several that differ by more "
+            f"than a factor; {f'leave out all but one of {twice}' if twice else 'name one'}"
+        )
+    return field
+
+
+def _without_scale(divergence: Divergence) -> Any:
+    if isinstance(divergence, ABDivergence):
+        return divergence.alpha, divergence.beta, divergence.symmetrized
+    return divergence
+
+
+def measure_field(
+    matrices: RealArray, field: list[Divergence], means: RealArray, engine: Engine
+) -> RealArray:
+    """Divergences (n_divergences, n_matrices, n_classes) in their usual form."""
+    prepared = engine.prepare(Prepared.checked(matrices))
+    # Complex means are given their real form with each table, which halves the divergences.
+    known = means if is_complex(means) else map(Prepared.checked, means)
+    pairs = zip(field, known, strict=True)
+    return np.stack([one.pairwise(prepared, some, engine=engine) for one, some in pairs])
+
+
+def balance(data: Labelled, field: list[Divergence], means: RealArray, engine: Engine) -> RealArray:
+    """Weights of divergences, each as if it were alone, so that none outweighs the others."""
+    scales = []
+    for table in measure_field(data.matrices, field, means, engine):
+        unit = typical(table)
+        shares = data.weights / data.weights.sum()
+        scales.append(1 / (unit * fit_temperature(-table / unit, data.codes, shares)[0]))
+    return np.array(scales) / len(field)

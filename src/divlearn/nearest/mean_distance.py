@@ -23,9 +23,21 @@ from divlearn.fitting.targets import check_labels, find_classes
 from divlearn.fitting.training import Training
 from divlearn.hermitian import real_form
 from divlearn.nearest import neighbors
-from divlearn.nearest.class_means import Filter, View, class_means, learn_filter, project
-from divlearn.nearest.fields import balance, is_sequence, known_field, measure_field
-from divlearn.nearest.online import check_forgetting, continue_means, fade, find_codes
+from divlearn.nearest.class_means import (
+    Filter,
+    View,
+    balance,
+    check_forgetting,
+    class_means,
+    continue_means,
+    fade,
+    find_codes,
+    is_sequence,
+    known_field,
+    learn_filter,
+    measure_field,
+    project,
+)
 from divlearn.nearest.search import CANDIDATES, choose_divergence, find_slope
 from divlearn.threads import limit_blas
 from divlearn.weights import normalize_weights

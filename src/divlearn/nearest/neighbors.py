@@ -29,9 +29,7 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import check_labelled, check_new
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training
 from divlearn.kernels.classifier import POINTS
-from divlearn.kernels.landmarks import by_class
-from divlearn.kernels.shared import are_many, shared_table
-from divlearn.kernels.tables import cut, symmetric_table
+from divlearn.kernels.tables import are_many, by_class, cut, shared_table, symmetric_table
 from divlearn.log_vectors import squared_distances
 from divlearn.tolerances import LEARNING_ACCURACY
 

@@ -18,8 +18,7 @@ from divlearn.fitting.held_out import Grid
 from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
 from divlearn.kernels.classifier import POINTS
 from divlearn.kernels.regressor import usual_divergences
-from divlearn.kernels.shared import are_many, shared_table
-from divlearn.kernels.tables import cut, symmetric_table
+from divlearn.kernels.tables import are_many, cut, shared_table, symmetric_table
 from divlearn.nearest.neighbors import Candidate
 from divlearn.tolerances import LEARNING_ACCURACY
 

@@ -18,7 +18,7 @@ from divlearn.fitting.held_out import Judge, shares_of
 from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.training import Chosen, Grid, Training, choose, judge_accuracy
 from divlearn.geometry import geodesic
-from divlearn.nearest.class_means import View, average, find_means, learn_filter, project
+from divlearn.nearest.class_means import View, average, find_means, learn_filter, project, typical
 from divlearn.nearest.plane import CANDIDATES as MEMBERS
 from divlearn.nearest.plane import evaluate_plane
 from divlearn.threads import map_rows
@@ -102,12 +102,6 @@ def judge_brier(training: Training) -> Judge:
         return -shares * (errors**2).sum(axis=1)
 
     return judge
-
-
-def typical(table: RealArray) -> float:
-    """Typical divergence to the nearest class; if that is zero, to any."""
-    near, any_class = float(np.median(table.min(axis=1))), float(np.median(table))
-    return max(near if near > 0 else any_class, 1e-100)
 
 
 def _held_out_tables(

@@ -1,26 +1,223 @@
-"""Blocks: matrices prepared for an engine, with their targets and weights."""
+"""Blocks: matrices prepared for an engine, with their targets and weights, and their sources."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+import pickle
+import tempfile
+import weakref
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from divlearn.arrays import IntArray, Labels, RealArray
+from divlearn.atomic import naming_full_disk
+from divlearn.checks import import_extra
 from divlearn.engines import Engine, Prepared, get_engine
-from divlearn.fitting.targets import locate_errors, require_targets
+from divlearn.fitting.targets import check_rows, locate_errors, require_targets
 from divlearn.models.storage import fingerprint
-from divlearn.sharded.sources import Lazy, Source, load
 from divlearn.spd import Shrinkage, check_spd, shrink
 from divlearn.weights import Unit, as_weights, divide_weights
 
 COPIES = 3  # memory of a block, in sizes of its matrices: an engine also keeps them packed
 _THREAD_OPERATIONS = 1e8  # for which more threads are worth starting
+# What users have: arrays, memory maps, Dask arrays, zarr arrays, files, iterators.
+Data = Any
+
+
+# --- sources: arrays, files, Dask arrays or iterators ---------------------------------------------
+
+
+class Lazy:
+    """A value that is read for each use."""
+
+    @abstractmethod
+    def load(self) -> Any:
+        """Read the value."""
+
+
+def load(value: Any) -> Any:
+    """Return a value, after it was read if it is lazy."""
+    return value.load() if isinstance(value, Lazy) else value
+
+
+class Stored(Lazy):
+    """A value in a temporary file, which is deleted with this object."""
+
+    def __init__(self, value: object) -> None:
+        handle, self._path = tempfile.mkstemp(prefix="divlearn-", suffix=".pickle")
+        weakref.finalize(self, os.unlink, self._path)
+        with naming_full_disk(self._path), os.fdopen(handle, "wb") as file:
+            pickle.dump(value, file, protocol=5)
+
+    def load(self) -> Any:
+        with open(self._path, "rb") as file:
+            return pickle.load(file)
+
+
+@dataclass(frozen=True, eq=False)
+class LazyArray(Lazy):
+    """Rows of an array that is opened on the machine that needs them."""
+
+    open_array: Callable[[], Data]
+    shape: tuple[int, ...]
+    start: int = 0
+
+    def __getitem__(self, rows: slice) -> LazyArray:
+        start, stop, _ = rows.indices(self.shape[0])
+        return replace(self, shape=(stop - start, *self.shape[1:]), start=self.start + start)
+
+    def load(self) -> NDArray[Any]:
+        return np.asarray(self.open_array()[self.start : self.start + self.shape[0]])
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Matrices with their targets and weights; each an array, a LazyArray or a Dask array."""
+
+    name: str  # in messages
+    X: Data
+    y: Data = None
+    weights: Data = None
+
+    def cut(self, lengths: Sequence[int]) -> list[Source]:
+        """Cut into blocks of these lengths."""
+        return [
+            Source(
+                f"{self.name}[{i}:{j}]",
+                *(None if one is None else one[i:j] for one in (self.X, self.y, self.weights)),
+            )
+            for i, j in pairwise(accumulate(lengths, initial=0))
+        ]
+
+
+def open_sources(X: Data, y: Data, sample_weight: Data, *, in_files: bool) -> list[Source]:
+    """Open files and arrays, or read all items of an iterator, into files if asked for."""
+    if callable(X):
+        if y is not None or sample_weight is not None:
+            raise ValueError("X is a callable: y and sample_weight must come in its tuples, (X, y)")
+        sources = _read_items(X, in_files)
+    else:
+        parts = X if are_paths(X) else [X]
+        names = [str(part) if is_path(part) else "X" for part in parts]
+        matrices = [_open(part, "X") for part in parts]
+        lengths = [one.shape[0] for one in matrices]
+        columns = [_align(y, "y", X, lengths), _align(sample_weight, "sample_weight", X, lengths)]
+        sources = [Source(*row) for row in zip(names, matrices, *columns, strict=True)]
+    for shape in (source.X.shape for source in sources):
+        if len(shape) != 3:
+            raise ValueError(
+                f"X has shape {shape}, but must have three dimensions, (n_matrices, d, d)"
+            )
+        if np.isnan(shape[0]):
+            raise ValueError("X has chunks of unknown size; call X.compute_chunk_sizes() first")
+    return sources
+
+
+def _open(values: Data, key: str) -> Data:
+    """Open an array so that a slice of it is not read yet, unless it is in memory."""
+    if is_path(values):
+        return LazyArray(partial(open_file, values, key), open_file(values, key).shape)
+    # Changes to a map of mode "c", copy-on-write, are in memory, not in the file.
+    mapped = isinstance(values, np.memmap) and values.filename and values.mode != "c"
+    if mapped and values.flags.c_contiguous:
+        location = str(values.filename), values.dtype, "r", _offset(values), values.shape
+        return LazyArray(partial(np.memmap, *location), values.shape)
+    if type(values).__module__.startswith("zarr."):
+        return LazyArray(lambda: values, values.shape)
+    return values if is_dask_array(values) else np.asanyarray(values)
+
+
+def _offset(view: np.memmap[Any, Any]) -> int:
+    """Position in the file of the first entry of a view of a memory map."""
+    root = view
+    while isinstance(root.base, np.memmap):
+        root = root.base
+    return int(root.offset) + int(view.ctypes.data - root.ctypes.data)
+
+
+def _align(values: Data, key: str, X: Data, lengths: Sequence[int]) -> Sequence[Data]:
+    """Targets or weights for each source of so many matrices."""
+    if values is None:
+        return [None] * len(lengths)
+    if are_paths(values) and are_paths(X) and len(values) == len(X):
+        opened = [_open(file, key) for file in values]
+        for file, one, matrices, length in zip(values, opened, X, lengths, strict=True):
+            if one.shape[0] != length:
+                raise ValueError(
+                    f"{file} has {one.shape[0]} rows of {key}, but {matrices} has {length} "
+                    "matrices; pass files of as many rows, in the same order"
+                )
+        return opened
+    if is_path(values):
+        values = open_file(values, key)
+    if not is_dask_array(values):
+        values = as_weights(values, sum(lengths)) if key == "sample_weight" else np.asarray(values)
+    check_rows(values, sum(lengths), key)
+    return [values[i:j] for i, j in pairwise(accumulate(lengths, initial=0))]
+
+
+def _read_items(factory: Callable[[], Iterator[Data]], in_files: bool) -> list[Source]:
+    """Read what an iterator yields: matrices, or tuples (X, y) or (X, y, sample_weight)."""
+    sources: list[Source] = []
+    for item in factory():
+        X, *others = map(np.asarray, item if isinstance(item, tuple) else (item,))
+        name = f"item {len(sources)} of the iterator"
+        with locate_errors(name):
+            for key, values in zip(("y", "sample_weight"), others, strict=False):
+                check_rows(values, len(X), key)
+        matrices = LazyArray(Stored(X).load, X.shape) if in_files else X
+        sources.append(Source(name, matrices, *others))
+    if not sources:
+        raise ValueError("the iterator yields nothing; it must yield arrays of matrices")
+    return sources
+
+
+def is_path(value: object) -> bool:
+    return isinstance(value, str | Path)
+
+
+def are_paths(values: object) -> bool:
+    return isinstance(values, list | tuple) and len(values) > 0 and all(map(is_path, values))
+
+
+def is_dask_array(X: object) -> bool:
+    return type(X).__module__.startswith("dask.array")
+
+
+def open_file(file: str | Path, key: str) -> Data:
+    """Open a .npy file as a memory map, an array of a .npz file by its key, or a zarr array."""
+    path = Path(file)
+    if path.suffix == ".npy":
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as archive:
+            return archive[_choose(key, list(archive), path)]
+    if path.suffix == ".zarr" or path.is_dir():
+        zarr = import_extra("zarr", f"{path} needs zarr", "dask")
+        opened = zarr.open(str(path), mode="r")
+        return opened if hasattr(opened, "shape") else opened[_choose(key, list(opened), path)]
+    raise ValueError(f"{path} is not a shard; pass files that end in .npy, .npz or .zarr")
+
+
+def _choose(key: str, names: list[str], path: Path) -> str:
+    if key in names:
+        return key
+    if len(names) == 1:
+        return names[0]
+    raise ValueError(f"{path} holds {', '.join(names)}, but must hold {key}, or one array alone")
+
+
+# --- blocks ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

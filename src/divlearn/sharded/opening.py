@@ -18,17 +18,21 @@ from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.engines.dask import DaskEngine, as_dask
 from divlearn.fitting.labelled import check_size, engine_of, real_new, real_training
 from divlearn.fitting.targets import check_rows
-from divlearn.sharded.blocks import COPIES, Block, LazyBlock, block_in_memory, encode_block
-from divlearn.sharded.shards import DaskShards, MemoryShards, Parts, Shards
-from divlearn.sharded.sources import (
+from divlearn.sharded.blocks import (
+    COPIES,
+    Block,
     Data,
+    LazyBlock,
     Source,
     are_paths,
+    block_in_memory,
+    encode_block,
     is_dask_array,
     is_path,
     load,
     open_sources,
 )
+from divlearn.sharded.shards import DaskShards, MemoryShards, Parts, Shards
 from divlearn.spd import Shrinkage, check_and_learn, learn_shrinkage, mean_eigenvalues
 from divlearn.weights import check_weights
 

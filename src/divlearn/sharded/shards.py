@@ -12,8 +12,16 @@ import numpy as np
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.engines import Engine
 from divlearn.engines.cpu import cpu_engine
-from divlearn.sharded.blocks import Block, LazyBlock, block_in_memory
-from divlearn.sharded.sources import Data, Source, Stored, is_dask_array, load
+from divlearn.sharded.blocks import (
+    Block,
+    Data,
+    LazyBlock,
+    Source,
+    Stored,
+    block_in_memory,
+    is_dask_array,
+    load,
+)
 from divlearn.spd import Shrinkage
 from divlearn.weights import Sum, Unit, add_weights, mean_weight
 

@@ -25,16 +25,15 @@ from divlearn.heads.heads import solve_head
 from divlearn.heads.losses import SoftmaxLoss
 from divlearn.heads.samples import Head, Samples
 from divlearn.kernels.classifier import COUPLED, Candidate, compact
-from divlearn.kernels.landmarks import (
+from divlearn.kernels.machines import (
     Landmarks,
     LeastSquares,
-    by_class,
+    PairMachine,
+    decide_pairs,
+    fit_pairs,
     indicate,
-    pick_landmarks,
 )
-from divlearn.kernels.machines import PairMachine, decide_pairs, fit_pairs
-from divlearn.kernels.shared import are_many
-from divlearn.kernels.tables import decay
+from divlearn.kernels.tables import are_many, by_class, decay, pick_landmarks
 from divlearn.log_vectors import log_vectors, squared_distances
 from divlearn.means import mean_abld
 from divlearn.sharded.blocks import Block

@@ -17,8 +17,7 @@ from divlearn.fitting.labelled import check_new, check_training, fit_method, lab
 from divlearn.fitting.targets import check_rows
 from divlearn.geometry import geodesic, invsqrtm
 from divlearn.log_vectors import from_log_vectors, log_vectors
-from divlearn.nearest.class_means import find_means
-from divlearn.nearest.online import check_forgetting, continue_means, fade
+from divlearn.nearest.class_means import check_forgetting, continue_means, fade, find_means
 from divlearn.transfer.choice import choose_alignment
 
 _ALL = np.array([None])  # name of the group of all matrices
