@@ -233,8 +233,9 @@ def ten_million() -> dict[str, float]:
 def objective_time() -> dict[str, float]:
     """One objective and gradient of IDDL, 13,375 x 775, d = 51, the data on the GPU."""
     from divlearn.heads.losses import RidgeLoss
-    from divlearn.iddl.features import FeatureMap, make_variant
-    from divlearn.iddl.objective import Dictionary, Objective, Settings, encode_rows
+    from divlearn.heads.samples import FeatureMap
+    from divlearn.iddl.atoms import Dictionary, make_variant
+    from divlearn.iddl.objective import Objective, Settings, encode_rows
     from divlearn.sharded.opening import open_data
 
     n, n_atoms, d = 13_375, 775, 51

@@ -193,7 +193,7 @@ def few_are_many(monkeypatch):
 @pytest.fixture
 def small_samples(monkeypatch):
     """Calibrate models of shards on few matrices."""
-    monkeypatch.setattr("divlearn.iddl.tasks.SAMPLE", 30)
+    monkeypatch.setattr("divlearn.sharded.targets.SAMPLE", 30)
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from divlearn.heads.heads import slopes_of, solve_head
-from divlearn.heads.samples import Samples
-from divlearn.iddl.features import FeatureMap
+from divlearn.heads.samples import FeatureMap, Samples
 from divlearn.sharded.opening import open_data
 
 

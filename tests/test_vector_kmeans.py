@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 
-from divlearn.iddl.training import initial_atoms
+from divlearn.iddl.atoms import initial_atoms
 from divlearn.log_vectors import fit_vectors, log_vectors, refine_centres, squared_distances
 
 

@@ -1,4 +1,4 @@
-"""Weights of matrices: one check and one unit, wherever the matrices are."""
+"""Weights of matrices, wherever these are: one check, one unit, and weighted moments of parts."""
 
 from collections.abc import Sequence
 
@@ -9,6 +9,9 @@ from divlearn.arrays import RealArray, as_real
 
 Sum = tuple[float, float]  # the largest weight, and the sum of all in units of it
 Unit = tuple[float, float]  # the largest weight, and the mean of all > 0 in units of it
+
+# Weight, means of columns, and sums of squares around these.
+Moments = tuple[float, RealArray, RealArray]
 
 _LEAST = np.finfo(np.float64).tiny
 
@@ -71,3 +74,22 @@ def check_total_weight(weights: ArrayLike) -> None:
             f"weights have the sum {total}, which must be finite; divide sample_weight and "
             "class_weight by their largest"
         )
+
+
+def column_moments(values: RealArray, weights: RealArray) -> Moments:
+    """Weight, means, and weighted sums of squares around these, of the columns of values."""
+    weight = float(weights.sum())
+    if weight == 0:
+        return 0.0, np.zeros(values.shape[1]), np.zeros(values.shape[1])
+    mean = weights @ values / weight
+    return weight, mean, weights @ (values - mean) ** 2
+
+
+def merge_moments(first: Moments, second: Moments) -> Moments:
+    """Moments of both together, without the digits that sums of squares would lose."""
+    weight = first[0] + second[0]
+    if weight == 0:
+        return first
+    way, share = second[1] - first[1], second[0] / weight
+    squares = first[2] + second[2] + first[0] * share * way**2
+    return weight, first[1] + share * way, squares

@@ -23,7 +23,7 @@ from divlearn import pairwise_abld
 from divlearn.datasets import make_wishart_clusters
 from divlearn.heads.losses import HingeLoss, RidgeLoss
 from divlearn.iddl import IDDLClassifier, Recipe, judging, learning
-from divlearn.iddl.tasks import Task
+from divlearn.iddl.training import Task
 
 FAST = {"n_atoms": 6, "rank": "full", "cv": 2, "max_iter": 3, "random_state": 0}
 

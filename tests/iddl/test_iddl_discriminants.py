@@ -15,9 +15,8 @@ from divlearn import IDDLClassifier, load, save
 from divlearn.datasets import make_wishart_clusters
 from divlearn.heads.discriminants import RDA
 from divlearn.heads.losses import SoftmaxLoss
-from divlearn.iddl.joining import add_discriminants
 from divlearn.iddl.judging import Choice
-from divlearn.iddl.learning import Learned
+from divlearn.iddl.learning import Learned, add_discriminants
 from divlearn.iddl.training import Model, sum_scores
 
 

@@ -14,11 +14,10 @@ from divlearn.engines import ReferenceEngine, get_engine
 from divlearn.fitting import listen
 from divlearn.geometry import logm
 from divlearn.heads.losses import LOSSES
-from divlearn.iddl.features import make_variant
-from divlearn.iddl.objective import Dictionary, Objective, Settings
+from divlearn.iddl.atoms import Dictionary, initial_atoms, make_variant, share_atoms
+from divlearn.iddl.objective import Objective, Settings
 from divlearn.iddl.solvers import AtomBlock, ParameterBlock, solve_bcd, solve_joint
 from divlearn.iddl.stochastic import solve_stochastic
-from divlearn.iddl.training import initial_atoms, share_atoms
 from divlearn.optim.problem import projected
 from divlearn.sharded.opening import open_data
 from divlearn.spd import check_spd

@@ -10,13 +10,13 @@ from sklearn.model_selection import GroupKFold
 
 from divlearn import IDDLClassifier, IDDLRegressor, IDDLTransformer, load, save
 from divlearn.heads.losses import SoftmaxLoss
+from divlearn.heads.samples import FeatureMap
 from divlearn.iddl import Recipe
-from divlearn.iddl.features import FeatureMap, make_variant
-from divlearn.iddl.joining import join_ranks
+from divlearn.iddl.atoms import Filters, initial_filters, make_variant
 from divlearn.iddl.judging import Choice
-from divlearn.iddl.learning import Learned
-from divlearn.iddl.objective import Filters, Objective, Settings
-from divlearn.iddl.training import Model, initial_filters
+from divlearn.iddl.learning import Learned, join_ranks
+from divlearn.iddl.objective import Objective, Settings
+from divlearn.iddl.training import Model
 from divlearn.sharded.opening import open_data
 from divlearn.spd import invsqrtm
 

@@ -15,7 +15,8 @@ from test_iddl_objective import make
 
 from divlearn.heads.losses import LOSSES
 from divlearn.iddl import stochastic
-from divlearn.iddl.objective import Dictionary, Objective
+from divlearn.iddl.atoms import Dictionary
+from divlearn.iddl.objective import Objective
 from divlearn.iddl.solvers import solve_joint
 from divlearn.iddl.stochastic import Learner, Moments, solve_stochastic, take_rows
 from divlearn.spd import check_spd

@@ -11,11 +11,12 @@ from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import get_engine
 from divlearn.heads.losses import LOSSES
 from divlearn.iddl import IDDLClassifier, Recipe
-from divlearn.iddl.features import column_moments, make_variant, merge_moments
-from divlearn.iddl.objective import Dictionary, Objective, Settings
+from divlearn.iddl.atoms import Dictionary, make_variant
+from divlearn.iddl.objective import Objective, Settings
 from divlearn.iddl.stochastic import _spread
 from divlearn.sharded import encode, open_shards
 from divlearn.sharded.opening import open_data
+from divlearn.weights import column_moments, merge_moments
 
 MINIBATCHES = Recipe(solver="stochastic", penalty=1e-2)
 SETTINGS = {

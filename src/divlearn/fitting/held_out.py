@@ -7,19 +7,21 @@ from threading import RLock
 from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator
 
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import RandomState
 from divlearn.divergence import Divergence
-from divlearn.engines import Engine, Prepared
+from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.folds import Fold, Folds, Splitter
-from divlearn.fitting.labelled import Checked
+from divlearn.fitting.labelled import Checked, fit_method
 from divlearn.fitting.progress import say
 from divlearn.fitting.selection import HeldOut, Nest, nest_folds
 from divlearn.log_vectors import log_vectors
 from divlearn.threads import count_jobs, limit_blas
+from divlearn.tolerances import LEARNING_ACCURACY
 
 _T = TypeVar("_T", bound=Hashable)
 _P = TypeVar("_P", bound=tuple[Hashable, ...])  # values of parameters
@@ -122,6 +124,7 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
     """
 
     _nested: ClassVar[bool] = False  # whether the choice needs models of the nest
+    _training: ClassVar[type[Folded]]
 
     cv: Splitter
     engine: str | Engine
@@ -172,6 +175,35 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
     @abstractmethod
     def _choose(self, training: _D, held_out: HeldOut[_T], grid: Grid[_T]) -> _T:
         """Choose a candidate, and keep what is known of it."""
+
+    @abstractmethod
+    def _check_data(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None,
+        sample_weight: ArrayLike | None,
+        groups: ArrayLike | None,
+    ) -> Checked:
+        """Check what to learn from."""
+
+    @fit_method
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Choose parameters on held-out parts of the data, and learn from all of it.
+
+        X has the shape (n_matrices, d, d), the others (n_matrices,). Only ratios of weights matter;
+        zero leaves a matrix out. Matrices of one group are held out together.
+        """
+        self._check_parameters()
+        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
+        data = self._check_data(X, y, sample_weight, groups)
+        folds = data.folds(self.cv, self.random_state)
+        return self.fit_training(cast(_D, self._training(data, folds, engine)))
 
     def fit_training(self, training: _D) -> Self:
         """Fit to data that was checked, and to features that were computed before."""

@@ -12,19 +12,16 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.engines import get_engine
 from divlearn.fitting.folds import check_groups
 from divlearn.fitting.held_out import Folded, Grid, HeldOutEstimator, Judge, shares_of
 from divlearn.fitting.labelled import (
     Checked,
     MatricesMixin,
     check_training,
-    fit_method,
     prepare_new,
 )
 from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.targets import check_numbers
-from divlearn.tolerances import LEARNING_ACCURACY
 from divlearn.weights import check_weights
 
 _T = TypeVar("_T", bound=Hashable)
@@ -116,6 +113,8 @@ class HeldOutRegressor(
     """
 
     _nested = True
+    _training = NumberedTraining
+    _check_data = check_numbered
 
     mean_: float
     scale_: float
@@ -123,25 +122,6 @@ class HeldOutRegressor(
     _optimistic_prediction: Annotated[RealArray, "n_matrices"]
     held_out_r2_: float
     held_out_mae_: float
-
-    @fit_method
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None,
-        sample_weight: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-    ) -> Self:
-        """Choose parameters on held-out parts of the data, and learn from all of it.
-
-        X has the shape (n_matrices, d, d), the others (n_matrices,). Only ratios of weights matter;
-        zero leaves a matrix out. Matrices of one group are held out together.
-        """
-        self._check_parameters()
-        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-        data = check_numbered(self, X, y, sample_weight, groups)
-        folds = data.folds(self.cv, self.random_state)
-        return self.fit_training(NumberedTraining(data, folds, engine))
 
     def fit_training(self, training: NumberedTraining) -> Self:
         """Fit to data that was checked, and to features that were computed before."""

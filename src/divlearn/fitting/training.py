@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import ClassWeight
-from divlearn.engines import get_engine
 from divlearn.fitting.calibration import (
     SCORES,
     Calibration,
@@ -35,11 +34,9 @@ from divlearn.fitting.labelled import (
     Labelled,
     MatrixClassifierMixin,
     check_labelled,
-    fit_method,
     prepare_new,
 )
 from divlearn.fitting.selection import HeldOut, average_held_out
-from divlearn.tolerances import LEARNING_ACCURACY
 
 __all__ = ["Grid", "HeldOutClassifier", "Training", "choose", "in_turn"]
 
@@ -135,6 +132,7 @@ class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], G
 
     _needs_folds: ClassVar[bool] = True  # or take the first candidate if nothing can be held out
     _forms: ClassVar[Forms] = SCORES
+    _training = Training
     _criterion: ClassVar[str] = "likelihood"  # or "accuracy", of held-out matrices
 
     class_weight: ClassWeight
@@ -144,24 +142,15 @@ class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], G
     _optimistic_proba: Annotated[RealArray, "n_matrices n_classes"]
     held_out_accuracy_: float
 
-    @fit_method
-    def fit(
+    def _check_data(
         self,
         X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-    ) -> Self:
-        """Choose parameters on held-out parts of the data, and learn from all of it.
-
-        X has the shape (n_matrices, d, d), the others (n_matrices,). Only ratios of weights matter;
-        zero leaves a matrix out. Matrices of one group are held out together.
-        """
-        self._check_parameters()
-        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
+        y: ArrayLike | None,
+        sample_weight: ArrayLike | None,
+        groups: ArrayLike | None,
+    ) -> Labelled:
         class_weight = self.get_params(deep=False).get("class_weight")
-        data = check_labelled(self, X, y, sample_weight, class_weight, groups)
-        return self.fit_training(Training(data, data.folds(self.cv, self.random_state), engine))
+        return check_labelled(self, X, y, sample_weight, class_weight, groups)
 
     def fit_training(self, training: Training) -> Self:
         """Fit to data that was checked, and to features that were computed before."""

@@ -13,10 +13,11 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from divlearn.arrays import RealArray, on_device, to_device_of, to_host
 from divlearn.checks import check_finite
 from divlearn.engines.compiled import is_compiled, newton_step, softmax_sums
-from divlearn.heads.losses import Loss, SoftmaxLoss, Targets
+from divlearn.heads.losses import Loss, SoftmaxLoss
 from divlearn.heads.samples import Head, Samples
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
+from divlearn.sharded.targets import Targets
 from divlearn.threads import Result, map_rows
 
 _NEWTON_STEPS = 50

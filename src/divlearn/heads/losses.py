@@ -15,8 +15,6 @@ import numpy as np
 
 from divlearn.arrays import RealArray
 
-Targets = tuple[RealArray, RealArray]  # of a block, shape (n_matrices, n_outputs), and weights
-
 _ROUNDED = 0.02  # of the margin
 _EXACT, _ROUGH = 1e-9, 1e-4
 

@@ -1,5 +1,8 @@
-"""Features and targets that heads are solved for, and their sums over blocks."""
+"""Features and targets that heads are solved for, their units, and their sums over blocks."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -7,14 +10,93 @@ import numpy as np
 
 from divlearn.arrays import RealArray, to_device_of, to_host
 from divlearn.checks import check_finite
-from divlearn.heads.losses import Targets
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
+from divlearn.sharded.targets import Targets
+from divlearn.weights import Moments, column_moments, merge_moments
 
 _RANK = 1e-13  # share of the largest variance below which a direction holds nothing but rounding
+_LEAST_OFFSET = 1e-20  # what divergences of equal matrices are, up to rounding
+_LARGEST = 1e120  # divergence that may be squared and summed up
+_LEAST_DEVIATION = 1e-12  # relative to the mean square: columns below are constant
 _FEW = 1 << 17  # entries of a design for which launching on a device takes longer than the host
 # Weights and bias.
 Head = tuple[Annotated[RealArray, "n_outputs n_features"], Annotated[RealArray, "n_outputs"]]
+
+_Feature = Annotated[RealArray, "n_features"]
+Units = tuple[_Feature, _Feature] | None  # mean and scale of every feature, where these are
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureMap:
+    r"""Features :math:`(\log(v + c) - \mu) / s` of divergences v; v itself without an offset c.
+
+    Standardised by the data at hand, a penalty means the same whatever the divergences.
+    """
+
+    offset: RealArray | None
+    units: Units = None  # mu and s, None until data are standardised
+
+    @classmethod
+    def start(
+        cls, shards: Shards, targets: Parts, V: Parts, *, plain: bool, sized: int = 0
+    ) -> FeatureMap:
+        """Make a map with offsets a tenth of the mean divergences of the data.
+
+        Of `sized` atoms the last value of each is a size, which has a logarithm as it is.
+        """
+        if not plain:
+            mean = shards.reduce(_mean, parts=[targets, V])
+            offset = np.maximum(0.1 * mean, _LEAST_OFFSET)
+            if sized:
+                offset.reshape(sized, -1)[:, -1] = 0
+            return cls(offset)
+        largest = shards.reduce(_largest, parts=[V], merge=max)
+        if largest > _LARGEST:
+            raise ValueError(
+                f"divergences reach {largest:.3g}, must be <= {_LARGEST:g} to be features; pass a "
+                "loss with plain=False, or divide each matrix by its trace"
+            )
+        return cls(None)
+
+    def standardize(self, shards: Shards, targets: Parts, V: Parts) -> FeatureMap:
+        """Return the map that standardises all samples; plain features stay as they are."""
+        if self.offset is None:
+            return self
+        weight, mean, squares = shards.reduce(
+            _moments, self.offset, parts=[targets, V], merge=merge_moments
+        )
+        variance = squares / weight
+        flat = variance <= _LEAST_DEVIATION**2 * (variance + mean**2)
+        scale = np.where(flat, 1, np.sqrt(np.where(flat, 1, variance)))
+        return replace(self, units=(mean, scale))
+
+    def on_host(self) -> FeatureMap:
+        offset = None if self.offset is None else to_host(self.offset)
+        units = None if self.units is None else (to_host(self.units[0]), to_host(self.units[1]))
+        return FeatureMap(offset, units)
+
+    def compute(self, V: RealArray) -> RealArray:
+        if self.offset is None or self.units is None:
+            return V
+        mean, scale = (to_device_of(one, V) for one in self.units)
+        return (_raw(V, self.offset) - mean) / scale
+
+    def pull(
+        self,
+        V: RealArray,
+        features: RealArray,
+        weights: RealArray,
+        cotangent: RealArray,
+        sums: tuple[RealArray, RealArray] | None = None,
+    ) -> RealArray:
+        """Gradient in V from that in the features; `sums` of the cotangent if V is a part."""
+        if self.offset is None or self.units is None:
+            return cotangent
+        sums = sums or (cotangent.sum(axis=0), (cotangent * features).sum(axis=0))
+        constant, along = (to_device_of(one, V) for one in sums)
+        back = cotangent - weights[:, None] * (constant + along * features)
+        return back / to_device_of(self.units[1], V) / (V + to_device_of(self.offset, V))
 
 
 class Samples:
@@ -76,6 +158,22 @@ class Samples:
 
 
 # --- what blocks compute: they get (targets, weights), then features or the turned design ---------
+
+
+def _raw(V: RealArray, offset: RealArray) -> RealArray:
+    return np.log(V + to_device_of(offset, V))
+
+
+def _mean(_: Block, targets: Targets, V: RealArray) -> RealArray:
+    return targets[1] @ V
+
+
+def _largest(_: Block, V: RealArray) -> float:
+    return float(V.max()) if V.size else 0.0
+
+
+def _moments(_: Block, targets: Targets, V: RealArray, offset: RealArray) -> Moments:
+    return column_moments(_raw(V, offset), targets[1])
 
 
 def _means(_: Block, targets: Targets, features: RealArray) -> tuple[RealArray, RealArray]:

@@ -17,10 +17,16 @@ from divlearn.engines import Engine
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import MatricesMixin
 from divlearn.heads.losses import LOSSES, Loss
-from divlearn.iddl.features import Divergences, make_variant, starts_from_grid
+from divlearn.iddl.atoms import (
+    METHODS,
+    Divergences,
+    are_filters,
+    initial_atoms,
+    make_variant,
+    starts_from_grid,
+)
 from divlearn.iddl.judging import summarize
-from divlearn.iddl.objective import are_filters
-from divlearn.iddl.training import METHODS, SOLVERS, Discriminant, History, Model, initial_atoms
+from divlearn.iddl.training import SOLVERS, Discriminant, History, Model
 from divlearn.sharded.opening import open_new
 from divlearn.spd import check_spd
 from divlearn.tolerances import LEARNING_ACCURACY

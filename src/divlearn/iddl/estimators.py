@@ -26,13 +26,14 @@ from divlearn.fitting.regression import Numbered, number
 from divlearn.fitting.selection import average_held_out
 from divlearn.fitting.targets import check_numbers
 from divlearn.heads.losses import LOSSES, Loss
+from divlearn.iddl.atoms import Divergences, starts_from_grid
 from divlearn.iddl.base import Recipe
-from divlearn.iddl.features import Divergences, starts_from_grid
 from divlearn.iddl.learning import Learned
 from divlearn.iddl.predictor import IDDLPredictor, ScoreMixin
-from divlearn.iddl.tasks import Task, sharded_classes_task, sharded_numbers_task
+from divlearn.iddl.training import Task, sample_task
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Shards
+from divlearn.sharded.targets import label_shards, number_shards
 
 
 @takes_metric
@@ -144,20 +145,10 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:
-        super().__init__(
-            n_atoms,
-            divergence=divergence,
-            rank=rank,
-            recipe=recipe,
-            cv=cv,
-            max_iter=max_iter,
-            random_state=random_state,
-            engine=engine,
-            verbose=verbose,
-            regularize=regularize,
-        )
-        self.loss = loss
-        self.class_weight = class_weight
+        self.n_atoms, self.divergence, self.rank = n_atoms, divergence, rank
+        self.loss, self.recipe, self.cv, self.max_iter = loss, recipe, cv, max_iter
+        self.class_weight, self.random_state, self.engine = class_weight, random_state, engine
+        self.verbose, self.regularize = verbose, regularize
 
     @classmethod
     def paper(
@@ -241,7 +232,8 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
         return label(block.matrices, block.y, block.weights, self.class_weight, groups)
 
     def _sharded_task(self, shards: Shards, seeds: tuple[int, int]) -> Task:
-        return sharded_classes_task(shards, self.class_weight, self._cv(), self.engine, seeds)
+        known = label_shards(shards, self.class_weight, self.engine, seeds[1])
+        return sample_task(shards, *known, known[-1].folds(self._cv(), seeds[0]))
 
     def _keep_held_out(self, learned: Learned, task: Task) -> None:
         """Fit the temperature, and make probabilities of held-out scores."""
@@ -341,7 +333,8 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLPredictor)
         return number(block.matrices, numbers, block.weights, groups)
 
     def _sharded_task(self, shards: Shards, seeds: tuple[int, int]) -> Task:
-        return sharded_numbers_task(shards, self._cv(), self.engine, seeds)
+        known = number_shards(shards, self.engine, seeds[1])
+        return sample_task(shards, *known, known[-1].folds(self._cv(), seeds[0]))
 
     def _keep_held_out(self, learned: Learned, task: Task) -> None:
         data, folds = cast(Numbered, task.data), task.folds

@@ -16,10 +16,10 @@ from divlearn.fitting.progress import tell, track
 from divlearn.fitting.selection import mean_with_error
 from divlearn.heads.heads import scores_of, solve_head, solve_heads
 from divlearn.heads.losses import Loss
-from divlearn.heads.samples import Head, Samples
-from divlearn.iddl.features import FeatureMap, Point, Variant
-from divlearn.iddl.objective import Settings, are_filters, encode_rows
-from divlearn.iddl.training import Judge, Model, Part, train
+from divlearn.heads.samples import FeatureMap, Head, Samples
+from divlearn.iddl.atoms import Point, Variant, are_filters
+from divlearn.iddl.objective import Settings, encode_rows
+from divlearn.iddl.training import Judge, Model, Part, Task, train
 from divlearn.sharded.blocks import Block
 from divlearn.threads import side_by_side
 
@@ -27,6 +27,7 @@ from divlearn.threads import side_by_side
 _WORSE = 1.03
 _CLEARLY = 2.0  # standard errors of a difference that counts in a summary
 JUDGED = 1e-3  # tolerance of heads: beyond it, predictions do not change but by noise
+_CLEARLY_BETTER = 3.0  # standard errors by which one kind alone must be better than all
 _VALUES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0)  # of alpha and beta on the grid
 _CHOOSING_ITERATIONS = 10  # of models that only choose a penalty
 
@@ -83,6 +84,32 @@ def loss_without_each(chooser: Chooser, parts: Sequence[Part]) -> float:
     """Held-out loss of choices made without each fold."""
     _, chosen = choose_without_each(chooser, parts)
     return float(shares_without_each(chosen, [part.rows for part in parts]).sum())
+
+
+def join_scores(
+    kinds: Sequence[Choice], without: Sequence[Sequence[Choice]], task: Task
+) -> tuple[list[float], Choice, list[Choice]]:
+    """Average scores of several kinds of models, unless the first kind alone is clearly better.
+
+    `without` has the choices made without each fold. Returned are the factors of the kinds in the
+    average, none if it is not kept, and the choices that result.
+    """
+    rows = kinds[0].rows
+
+    def decide(choices: Sequence[Choice], positions: Indices) -> tuple[list[float], Choice]:
+        known = [one.scores[positions] for one in choices]
+        factors = [task.scale(one, rows[positions]) / len(choices) for one in known]
+        scaled = [factor * one.scores for factor, one in zip(factors, choices, strict=True)]
+        scores = np.sum(scaled, axis=0)
+        joined = replace(choices[0], scores=scores, shares=task.judge(scores, rows))
+        loss, error = mean_with_error((joined.shares - choices[0].shares)[positions])
+        if loss > _CLEARLY_BETTER * error:
+            return [], choices[0]
+        return factors, joined
+
+    factors, choice = decide(kinds, np.arange(len(rows)))
+    judged = positions_without_each([held for _, held in task.folds])
+    return factors, choice, [decide(*one)[1] for one in zip(without, judged, strict=True)]
 
 
 def judge_fixed(

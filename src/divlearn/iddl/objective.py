@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,79 +10,14 @@ import numpy as np
 from divlearn.arrays import RealArray, to_device_of, to_host
 from divlearn.engines import Prepared
 from divlearn.engines.data import Gradients, Pull
-from divlearn.geometry import in_frames, move_frames
 from divlearn.heads.heads import objective_of, scores_of, slopes_of, solve_head
-from divlearn.heads.losses import Loss, Targets
-from divlearn.heads.samples import Head, Samples
-from divlearn.iddl.features import FeatureMap, Variant
+from divlearn.heads.losses import Loss
+from divlearn.heads.samples import FeatureMap, Head, Samples
+from divlearn.iddl.atoms import Dictionary, Variant, are_filters
 from divlearn.optim.problem import Trial
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
-from divlearn.spd import usable
-
-_TINY = float(np.finfo(float).tiny)
-
-
-@dataclass(frozen=True, eq=False)
-class Dictionary:
-    """Atoms :math:`B_k = A_k A_k^T` and their parameters."""
-
-    frames: RealArray  # A_k, (n_atoms, d, d); on a device where the atoms are moved there
-    parameters: RealArray  # always on the host
-
-    @cached_property
-    def atoms(self) -> RealArray:
-        """The B_k, shape (n_atoms, d, d), exactly symmetric."""
-        products = self.frames @ self.frames.mT
-        return 0.5 * products + 0.5 * products.mT
-
-    def usable(self, block: Block | None) -> bool:
-        """Whether the atoms are not too close to singular."""
-        return (usable if block is None else block.engine.usable)(self.atoms)
-
-    def moved(self, step: RealArray) -> RealArray:
-        """Return the frames after a step in their coordinates."""
-        return move_frames(self.frames, step.reshape(self.frames.shape))
-
-    def gradient(self, pulled: RealArray) -> RealArray:
-        """Turn what engines return into a gradient in the coordinates."""
-        return in_frames(to_device_of(pulled, self.frames), self.atoms, self.frames)
-
-    def ways_to(self, anchors: RealArray) -> RealArray:
-        """Return the steps from the atoms to others."""
-        inverses = np.linalg.inv(self.frames)
-        seen = inverses @ to_device_of(anchors, self.frames) @ inverses.mT
-        values, vectors = np.linalg.eigh(0.5 * (seen + seen.mT))
-        return (vectors * np.log(np.maximum(values, _TINY))[:, None, :]) @ vectors.mT
-
-
-@dataclass(frozen=True, eq=False)
-class Filters(Dictionary):
-    """Atoms of rank p, as filters V_k of shape (d, p); see `divlearn.engines.projected`.
-
-    Steps S lead to V_k + R S_k: with the square root R of an inverse mean matrix, coordinates do
-    not depend on the units of the data.
-    """
-
-    root: RealArray  # (d, d), symmetric
-
-    @property
-    def atoms(self) -> RealArray:
-        """The filters, shape (n_atoms, d, p)."""
-        return self.frames
-
-    def usable(self, block: Block | None) -> bool:
-        return bool(np.isfinite(self.frames).all())
-
-    def moved(self, step: RealArray) -> RealArray:
-        return self.frames + to_device_of(self.root, step) @ step.reshape(self.frames.shape)
-
-    def gradient(self, pulled: RealArray) -> RealArray:
-        return to_device_of(self.root, self.frames) @ to_device_of(pulled, self.frames)
-
-    def ways_to(self, anchors: RealArray) -> RealArray:
-        inverse = np.linalg.inv(to_device_of(self.root, self.frames))
-        return inverse @ (to_device_of(anchors, self.frames) - self.frames)
+from divlearn.sharded.targets import Targets
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,11 +214,6 @@ def encode_rows(block: Block, atoms: RealArray, alpha: RealArray, beta: RealArra
     else:
         V = block.engine.encode(block.data, Prepared.checked(atoms), alpha, beta)
     return V.reshape(len(V), -1)
-
-
-def are_filters(atoms: RealArray) -> bool:
-    """Whether atoms have a rank below their size."""
-    return atoms.shape[-1] < atoms.shape[-2]
 
 
 def trace_rows(

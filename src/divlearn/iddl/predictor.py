@@ -25,9 +25,8 @@ from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.progress import say, track
 from divlearn.fitting.regression import Numbered
 from divlearn.heads.losses import LOSSES, Loss, RidgeLoss, SoftmaxLoss
+from divlearn.iddl.atoms import Variant, are_filters, initial_filters, make_variant, uses_line
 from divlearn.iddl.base import IDDLBase
-from divlearn.iddl.features import Variant, make_variant, uses_line
-from divlearn.iddl.joining import add_discriminants, join_ranks
 from divlearn.iddl.judging import (
     Choice,
     Embedded,
@@ -37,16 +36,16 @@ from divlearn.iddl.judging import (
     search_plane,
     shares_without_each,
 )
-from divlearn.iddl.learning import Ensemble, Learned, learn_single, train_folds
-from divlearn.iddl.objective import Settings, are_filters
-from divlearn.iddl.tasks import Task, make_task
-from divlearn.iddl.training import (
-    Part,
-    count_workers,
-    initial_filters,
-    start_model,
-    sum_scores,
+from divlearn.iddl.learning import (
+    Ensemble,
+    Learned,
+    add_discriminants,
+    join_ranks,
+    learn_single,
+    train_folds,
 )
+from divlearn.iddl.objective import Settings
+from divlearn.iddl.training import Part, Task, count_workers, make_task, start_model, sum_scores
 from divlearn.log_vectors import log_vectors
 from divlearn.sharded.blocks import Block, block_in_memory, fingerprint_block, targets_block
 from divlearn.sharded.opening import is_sharded, open_shards, open_training

@@ -12,7 +12,8 @@ from divlearn.checks import check_finite
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.progress import tell
 from divlearn.geometry import in_frames, move_frames
-from divlearn.iddl.objective import Dictionary, Memo, Objective, encode_rows
+from divlearn.iddl.atoms import Dictionary
+from divlearn.iddl.objective import Memo, Objective, encode_rows
 from divlearn.optim.gradients import (
     minimize_conjugate_gradient,
     minimize_lbfgs,

@@ -11,13 +11,14 @@ import numpy as np
 from divlearn.arrays import Indices, IntArray, RealArray, to_host
 from divlearn.checks import check_finite
 from divlearn.fitting.interrupts import stoppable
-from divlearn.heads.losses import Targets
 from divlearn.heads.samples import Head
-from divlearn.iddl.objective import Dictionary, Objective, head_slopes
+from divlearn.iddl.atoms import Dictionary
+from divlearn.iddl.objective import Objective, head_slopes
 from divlearn.iddl.solvers import Run, first_trial
 from divlearn.optim.problem import Trial, projected
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import MemoryShards, Parts, Shards
+from divlearn.sharded.targets import Targets
 from divlearn.spd import usable
 from divlearn.threads import limit_blas
 

@@ -1,37 +1,34 @@
-"""One model: the atoms it starts from, how it is trained, and what it says of new matrices."""
+"""One model: what it is trained on, how it is trained, and what it says of new matrices."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 
 from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
+from divlearn.checks import check_finite
 from divlearn.engines import Prepared
+from divlearn.fitting.calibration import fit_temperature, log_softmax
+from divlearn.fitting.folds import Folds, number_units
+from divlearn.fitting.held_out import Memo
 from divlearn.fitting.interrupts import is_interrupted
+from divlearn.fitting.labelled import Labelled
+from divlearn.fitting.regression import Numbered
 from divlearn.heads.discriminants import Quadratic
 from divlearn.heads.heads import scores_of
-from divlearn.heads.losses import Targets
-from divlearn.heads.samples import Head
-from divlearn.iddl.features import FeatureMap, Units, Variant
-from divlearn.iddl.objective import (
-    Dictionary,
-    Filters,
-    Objective,
-    Settings,
-    are_filters,
-    encode_rows,
-)
+from divlearn.heads.samples import FeatureMap, Head, Units
+from divlearn.iddl.atoms import Dictionary, Filters, Variant, are_filters
+from divlearn.iddl.objective import Objective, Settings, encode_rows
 from divlearn.iddl.solvers import Run, solve_bcd, solve_joint
 from divlearn.iddl.stochastic import solve_stochastic
-from divlearn.log_vectors import find_centres, from_log_vectors, log_vectors
 from divlearn.sharded.blocks import Block
-from divlearn.sharded.shards import Parts, Shards
+from divlearn.sharded.shards import MemoryShards, Parts, Shards
+from divlearn.sharded.targets import Targets, count_seen
 from divlearn.spd import invsqrtm
 
 SOLVERS: dict[str, Callable[..., Run]] = {
@@ -39,7 +36,6 @@ SOLVERS: dict[str, Callable[..., Run]] = {
     "bcd": solve_bcd,
     "stochastic": solve_stochastic,
 }
-METHODS = ("class-kmeans", "kmeans", "samples", "identity")
 _TOLERANCE = 1e-5  # of the gradient, relative to the start
 _FEW = 256  # matrices of a prediction
 _ROWS = 4096  # matrices that are predicted at once
@@ -74,6 +70,98 @@ class Part:
     def n_workers(self) -> int:
         """Threads for work on several folds; on a device, folds would wait for each other."""
         return count_workers(self.shards, self.targets)
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """All matrices with their targets, and some in memory to choose by."""
+
+    shards: Shards
+    targets: Parts  # (n_matrices, n_outputs) and weights of every block; all weights sum to one
+    sample: Block  # all matrices where they are in memory
+    data: Labelled | Numbered  # of the sample
+    wanted: RealArray  # targets of the sample
+    weights: RealArray  # of the sample, with a sum of one
+    folds: Folds  # of the sample
+    n_seen: int  # matrices with a weight
+    known: Memo = field(default_factory=Memo)  # what models of all ranks share
+
+    @property
+    def codes(self) -> Indices | None:
+        """Classes of the sample."""
+        return self.data.codes if isinstance(self.data, Labelled) else None
+
+    @property
+    def n_groups(self) -> int:
+        """Classes, or 1 without them."""
+        return 1 if self.codes is None else self.wanted.shape[1]
+
+    def judge(self, scores: RealArray, rows: Indices) -> RealArray:
+        """Return shares of held-out rows in the loss, which add up to it.
+
+        It is the calibrated log-loss of classes, or the mean squared error of numbers.
+        """
+        weights = self.weights[rows]
+        if self.codes is None:
+            shares = weights * ((scores - self.wanted[rows]) ** 2).mean(axis=1) / weights.sum()
+        else:
+            own, weights = self.codes[rows], weights / weights.sum()
+            temperature, _ = fit_temperature(scores, own, weights)
+            shares = -weights * log_softmax(scores / temperature)[np.arange(len(rows)), own]
+        # What is no number would be the least of all.
+        where = "of models to choose from"
+        check_finite(float(shares.sum()), "the held-out loss", where, or_infinite=True)
+        return shares
+
+    def sum_held_out(self, values: RealArray) -> RealArray:
+        """Add up values of held-out rows, fold by fold, to one for each group or matrix.
+
+        These are independent of each other.
+        """
+        rows = np.concatenate([held for _, held in self.folds])
+        return np.bincount(number_units(rows, self.data.kept_groups), values).astype(float)
+
+    def scale(self, scores: RealArray, rows: Indices) -> float:
+        """Return the factor that makes scores of several models comparable."""
+        if self.codes is None:
+            return 1.0
+        weights = self.weights[rows] / self.weights[rows].sum()
+        return 1 / fit_temperature(scores, self.codes[rows], weights)[0]
+
+    def part(self, number: int, make_atoms: Callable[[Indices], RealArray]) -> Part:
+        """Return what a model of a fold is trained on, with the atoms it starts from."""
+        train, held = self.folds[number]
+        seen, unseen = self.known.once(
+            ("fold", number), lambda: (self.sample.only(train), self.sample.only(held))
+        )
+        shards = MemoryShards(seen)
+        targets = _targets_here(shards, self.wanted[train], self.weights[train])
+        return Part(shards, targets, make_atoms(train), unseen, train, held)
+
+
+def make_task(block: Block, data: Labelled | Numbered, folds: Folds) -> Task:
+    """Learn from all matrices of a block in memory."""
+    wanted: RealArray
+    if isinstance(data, Labelled):
+        wanted = np.eye(len(data.classes))[data.codes]
+    else:
+        wanted = data.numbers.reshape(len(data.numbers), -1)
+    shards, weights = MemoryShards(block), data.weights / data.weights.sum()
+    targets = _targets_here(shards, wanted, weights)
+    return Task(shards, targets, block, data, wanted, weights, folds, len(wanted))
+
+
+def sample_task(
+    shards: Shards, targets: Parts, block: Block, data: Labelled | Numbered, folds: Folds
+) -> Task:
+    """Learn from all matrices in shards; those of a block, which was drawn from them, choose."""
+    task = make_task(block, data, folds)
+    return replace(task, shards=shards, targets=targets, n_seen=count_seen(shards, targets))
+
+
+def _targets_here(shards: Shards, wanted: RealArray, weights: RealArray) -> Parts:
+    """Targets of the one block of shards, and weights scaled to a sum of one."""
+    return [(shards.place(wanted), shards.place(weights / weights.sum()))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,71 +337,6 @@ def train(part: Part, settings: Settings, variant: Variant, first: Model | None 
     alpha, beta = variant.expand(point.parameters)
     model = _model(point.atoms, alpha, beta, memo.feature_map, memo.head)
     return model, run.n_iter, run.message, run.history
-
-
-def share_atoms(n_atoms: int, n_classes: int) -> Indices:
-    """Numbers of atoms per class that differ by one at most."""
-    shares = np.full(n_classes, n_atoms // n_classes)
-    shares[: n_atoms % n_classes] += 1
-    return shares
-
-
-def initial_atoms(
-    X: RealArray,
-    codes: Indices | None,
-    n_atoms: int,
-    method: str,
-    random_state: np.random.RandomState,
-    logarithms: Callable[[], RealArray] | None = None,
-) -> RealArray:
-    """Choose atoms: class means by k-means, random matrices of every class, or identities.
-
-    `codes` are the classes of X, None where there are none; `logarithms` returns `log_vectors(X)`,
-    which may be on a device.
-    """
-    if method == "identity":
-        return np.tile(np.eye(X.shape[-1]), (n_atoms, 1, 1))
-    if codes is None or method == "kmeans":
-        codes = np.zeros(len(X), dtype=np.intp)
-    groups = [np.flatnonzero(codes == code) for code in np.unique(codes)]
-    chosen = zip(groups, share_atoms(n_atoms, len(groups)), strict=True)
-    if method == "samples":
-        drawn = [random_state.choice(group, n, replace=n > len(group)) for group, n in chosen if n]
-        return X[np.concatenate(drawn)]
-    vectors = log_vectors(X) if logarithms is None else logarithms()
-    centres = [
-        find_centres(vectors[to_device_of(group, vectors)], n, random_state)
-        for group, n in chosen
-        if n
-    ]
-    return to_host(from_log_vectors(np.concatenate(centres)))
-
-
-def initial_filters(
-    X: RealArray, centres: RealArray, n_filters: int, rank: int, random: np.random.RandomState
-) -> RealArray:
-    """Make filters that whiten centres of classes, shape (n_filters, d, rank).
-
-    The first of a centre let through where it differs most from the mean of X, as common spatial
-    patterns do; where these are used up, random directions follow.
-    """
-    mean, d = X.mean(axis=0), X.shape[-1]
-    known = [_by_difference(one, mean) for one in centres]
-    filters = []
-    for number in range(n_filters):
-        turn, centre = divmod(number, len(centres))
-        own = known[centre][:, turn * rank : (turn + 1) * rank]
-        if own.shape[1] < rank:
-            own = known[centre] @ np.linalg.qr(random.standard_normal((d, rank)))[0]
-        filters.append(own)
-    return np.stack(filters)
-
-
-def _by_difference(centre: RealArray, mean: RealArray) -> RealArray:
-    """Columns that whiten a centre, those first whose variance differs most from the mean's."""
-    values, vectors = eigh(centre, mean)
-    order = np.argsort(-np.abs(np.log(values)))
-    return vectors[:, order] / np.sqrt(values[order])
 
 
 def _mean_matrix(block: Block, targets: Targets) -> RealArray:

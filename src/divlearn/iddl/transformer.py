@@ -19,9 +19,9 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import check_training, fit_method, takes_metric
 from divlearn.fitting.targets import check_labels, check_numbers
 from divlearn.heads.losses import Loss
+from divlearn.iddl.atoms import Divergences, make_variant
 from divlearn.iddl.base import IDDLBase, Recipe
 from divlearn.iddl.estimators import IDDLClassifier, IDDLRegressor
-from divlearn.iddl.features import Divergences, make_variant
 from divlearn.iddl.training import Model
 from divlearn.sharded.blocks import Block
 
@@ -86,19 +86,10 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:
-        super().__init__(
-            n_atoms,
-            divergence=divergence,
-            rank=rank,
-            recipe=recipe,
-            cv=cv,
-            max_iter=max_iter,
-            random_state=random_state,
-            engine=engine,
-            verbose=verbose,
-            regularize=regularize,
-        )
-        self.loss = loss
+        self.n_atoms, self.divergence, self.rank = n_atoms, divergence, rank
+        self.loss, self.recipe, self.cv, self.max_iter = loss, recipe, cv, max_iter
+        self.random_state, self.engine = random_state, engine
+        self.verbose, self.regularize = verbose, regularize
 
     @fit_method
     def fit(

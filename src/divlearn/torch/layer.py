@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from divlearn.checks import check_count
 from divlearn.engines import Engine
 from divlearn.fitting.targets import check_labels
-from divlearn.iddl.features import make_variant, starts_from_grid
-from divlearn.iddl.training import initial_atoms, initial_filters
+from divlearn.iddl.atoms import initial_atoms, initial_filters, make_variant, starts_from_grid
 from divlearn.spd import check_spd
 from divlearn.tolerances import TENSOR_MARGIN, positive_definite, repair_floor
 from divlearn.torch.functional import check_matrices, encode, encode_filters
