@@ -124,6 +124,7 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
     """
 
     _nested: ClassVar[bool] = False  # whether the choice needs models of the nest
+    _names: ClassVar[tuple[str, ...]] = ()  # of values of candidates, unless these have them
     _training: ClassVar[type[Folded]]
 
     cv: Splitter
@@ -162,8 +163,8 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
 
     def _describe(self, candidate: _T) -> dict[str, Any]:
         """Name the parameters of a candidate."""
-        named = getattr(candidate, "_asdict", None)
-        return dict(candidate) if named is None else named()  # type: ignore[call-overload]
+        values: Any = candidate
+        return dict(zip(self._names, values, strict=True) if self._names else values)
 
     def _check_parameters(self) -> None:
         """Check parameters of the estimator."""

@@ -18,7 +18,6 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import (
     Labelled,
     MatrixClassifierMixin,
-    fit_method,
     label,
     takes_metric,
 )
@@ -199,35 +198,6 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
             max_iter=3 if code else 10,
         )
 
-    @fit_method
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-    ) -> Self:
-        """Learn atoms, divergences and head.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_matrices, d, d), or shards
-            Shards are whatever `divlearn.sharded.open_shards` takes, such as a Dask array or files,
-            which are read where they are. ``cv`` and ``groups`` must then be None, and `oof_proba_`
-            is empty. A sample of 10,000 matrices determines the initial atoms and the values of
-            "auto".
-        y : array-like, shape (n_matrices,), or shards likewise; None for opened shards
-        sample_weight : array-like, shape (n_matrices,), optional
-            Non-negative weights, of which only the ratios matter; zero leaves a matrix out.
-        groups : array-like, shape (n_matrices,), optional
-            Matrices of one group, such as patches of one image, stay in one fold.
-
-        Returns
-        -------
-        self
-        """
-        return self._fit_checked(X, y, sample_weight, groups)
-
     def _check_targets(self, block: Block, groups: ArrayLike | None) -> Labelled:
         return label(block.matrices, block.y, block.weights, self.class_weight, groups)
 
@@ -313,20 +283,6 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLPredictor)
     single_: bool
     oof_prediction_: RealArray
     _optimistic_prediction: RealArray
-
-    @fit_method
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None,
-        sample_weight: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-    ) -> Self:
-        """Learn atoms, divergences and head.
-
-        As `IDDLClassifier.fit`, with numbers for y, shape (n_matrices,) or (n_matrices, n_outputs).
-        """
-        return self._fit_checked(X, y, sample_weight, groups)
 
     def _check_targets(self, block: Block, groups: ArrayLike | None) -> Numbered:
         numbers = check_numbers(block.y, len(block))

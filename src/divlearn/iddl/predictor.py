@@ -21,7 +21,7 @@ from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Folded
 from divlearn.fitting.interrupts import is_interrupted, stoppable
-from divlearn.fitting.labelled import Labelled
+from divlearn.fitting.labelled import Labelled, fit_method
 from divlearn.fitting.progress import say, track
 from divlearn.fitting.regression import Numbered
 from divlearn.heads.losses import LOSSES, Loss, RidgeLoss, SoftmaxLoss
@@ -78,14 +78,34 @@ class IDDLPredictor(IDDLBase):
     def _keep_held_out(self, learned: Learned, task: Task) -> None:
         """Keep what held-out scores say of the training matrices."""
 
-    def _fit_checked(
+    @fit_method
+    def fit(
         self,
         X: ArrayLike,
         y: ArrayLike | None,
-        sample_weight: ArrayLike | None,
-        groups: ArrayLike | None,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> Self:
-        """Check data in memory or in shards, and learn from it."""
+        """Learn atoms, divergences and head.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_matrices, d, d), or shards
+            Shards are whatever `divlearn.sharded.open_shards` takes, such as a Dask array or files,
+            which are read where they are. ``cv`` and ``groups`` must then be None, and `oof_proba_`
+            is empty. A sample of 10,000 matrices determines the initial atoms and the values of
+            "auto".
+        y : array-like, shape (n_matrices,), or shards likewise; None for opened shards
+            Classes, or numbers, which may also have the shape (n_matrices, n_outputs).
+        sample_weight : array-like, shape (n_matrices,), optional
+            Non-negative weights, of which only the ratios matter; zero leaves a matrix out.
+        groups : array-like, shape (n_matrices,), optional
+            Matrices of one group, such as patches of one image, stay in one fold.
+
+        Returns
+        -------
+        self
+        """
         shards = open_training(self, X, y, sample_weight, accuracy=LEARNING_ACCURACY)
         block = shards.whole
         self._check_parameters(in_memory=block is not None)

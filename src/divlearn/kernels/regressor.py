@@ -108,6 +108,8 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
     True
     """
 
+    _names = ("divergence", "scale", "penalty")
+
     model_: Linear  # of kernels with the training matrices
     matrices_: Annotated[RealArray, "n_kept d d"]
 
@@ -160,9 +162,6 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
             return [*(one for one in grid.candidates if one[0] == best[0]), *grid.refine(best)]
 
         return Grid([one for one in grid.candidates if one[1] == middles[one[0]]], refine)
-
-    def _describe(self, candidate: Candidate) -> dict[str, Divergence | float]:
-        return dict(zip(("divergence", "scale", "penalty"), candidate, strict=True))
 
     def _learner(
         self, training: NumberedTraining, number: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,6 +26,7 @@ from divlearn.divergence import (
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.folds import Splitter
+from divlearn.fitting.held_out import Folded
 from divlearn.fitting.labelled import check_labelled, check_new
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training
 from divlearn.kernels.classifier import POINTS
@@ -228,7 +229,28 @@ def _take_nearest(distances: RealArray, neighbors: Indices, k: int) -> tuple[Rea
     return distances[rows, order], neighbors[rows, order]
 
 
-class NearestClassifier(HeldOutClassifier[Candidate]):
+class Nearest:
+    """Base of estimators that choose a divergence and a number of neighbours."""
+
+    _names: ClassVar[tuple[str, ...]] = ("divergence", "n_neighbors")
+
+    def __init__(
+        self,
+        *,
+        cv: Splitter = 4,
+        random_state: RandomState = None,
+        engine: str | Engine = "auto",
+        n_jobs: int | None = None,
+        regularize: str | float = "raise",
+    ) -> None:
+        self.cv, self.random_state = cv, random_state
+        self.engine, self.n_jobs, self.regularize = engine, n_jobs, regularize
+
+    def _learner(self, training: Folded, number: int) -> Callable[[Candidate], Candidate]:
+        return lambda candidate: candidate  # matrices are all there is to know
+
+
+class NearestClassifier(Nearest, HeldOutClassifier[Candidate]):
     r"""Classify SPD matrices by the mean divergence to the nearest matrices of every class.
 
     .. math:: p(y = k \,|\, X) \propto D_k^{-1/T} ,
@@ -265,29 +287,11 @@ class NearestClassifier(HeldOutClassifier[Candidate]):
     codes_: Annotated[Indices, "n_kept"]
     least_: float
 
-    def __init__(
-        self,
-        *,
-        cv: Splitter = 4,
-        random_state: RandomState = None,
-        engine: str | Engine = "auto",
-        n_jobs: int | None = None,
-        regularize: str | float = "raise",
-    ) -> None:
-        self.cv, self.random_state = cv, random_state
-        self.engine, self.n_jobs, self.regularize = engine, n_jobs, regularize
-
     def _grid(self, training: Training) -> Grid[Candidate]:
         many = are_many(training)
         members = [] if many else [get_member(point).symmetrize() for point in POINTS]
         pairs = product([LOG_EUCLIDEAN, *members], _COUNTS)
         return Grid(list(pairs))
-
-    def _describe(self, candidate: Candidate) -> dict[str, Divergence | int]:
-        return dict(zip(("divergence", "n_neighbors"), candidate, strict=True))
-
-    def _learner(self, training: Training, number: int) -> Callable[[Candidate], Candidate]:
-        return lambda candidate: candidate  # matrices are all there is to know
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
         self.matrices_, self.codes_ = training.data.matrices, training.data.codes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 from typing import Annotated
 
@@ -10,22 +9,20 @@ import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
 from divlearn.arrays import Indices, RealArray, to_host
-from divlearn.checks import RandomState
-from divlearn.divergence import LOG_EUCLIDEAN, Divergence
-from divlearn.engines import Engine, Prepared, get_engine
-from divlearn.fitting.folds import Splitter
+from divlearn.divergence import LOG_EUCLIDEAN
+from divlearn.engines import Prepared, get_engine
 from divlearn.fitting.held_out import Grid
 from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
 from divlearn.kernels.classifier import POINTS
 from divlearn.kernels.regressor import usual_divergences
 from divlearn.kernels.tables import are_many, cut, shared_table, symmetric_table
-from divlearn.nearest.neighbors import Candidate
+from divlearn.nearest.neighbors import Candidate, Nearest
 from divlearn.tolerances import LEARNING_ACCURACY
 
 _COUNTS = (1, 2, 4, 8, 16, 32, 64)  # of neighbours, to choose from
 
 
-class NearestRegressor(HeldOutRegressor[Candidate]):
+class NearestRegressor(Nearest, HeldOutRegressor[Candidate]):
     r"""Predict the mean number of the nearest training matrices.
 
     Neighbours of a matrix are the training matrices with the smallest symmetrised divergences to
@@ -64,29 +61,11 @@ class NearestRegressor(HeldOutRegressor[Candidate]):
     numbers_: Annotated[RealArray, "n_kept"]
     shares_: Annotated[RealArray, "n_kept"]
 
-    def __init__(
-        self,
-        *,
-        cv: Splitter = 4,
-        random_state: RandomState = None,
-        engine: str | Engine = "auto",
-        n_jobs: int | None = None,
-        regularize: str | float = "raise",
-    ) -> None:
-        self.cv, self.random_state = cv, random_state
-        self.engine, self.n_jobs, self.regularize = engine, n_jobs, regularize
-
     def _grid(self, training: NumberedTraining) -> Grid[Candidate]:
         fewest = min(len(train) for train, _ in training.parts)
         counts = [count for count in _COUNTS if count <= max(fewest, 1)]
         divergences = [LOG_EUCLIDEAN] if are_many(training) else usual_divergences()
         return Grid(list(product(divergences, counts)))
-
-    def _describe(self, candidate: Candidate) -> dict[str, Divergence | int]:
-        return dict(zip(("divergence", "n_neighbors"), candidate, strict=True))
-
-    def _learner(self, training: NumberedTraining, number: int) -> Callable[[Candidate], Candidate]:
-        return lambda candidate: candidate  # matrices are all there is to know
 
     def _fit_model(self, training: NumberedTraining, best: Candidate) -> None:
         data = training.data
