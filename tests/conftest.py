@@ -183,9 +183,9 @@ def few_recordings(monkeypatch):
 def few_are_many(monkeypatch):
     """Sizes of data from which on estimators use landmarks, and the number of these."""
     for name, few in {
-        "shared.LARGE": 50,
+        "tables.LARGE": 50,
         "regressor._MOST": 50,
-        "landmarks._LANDMARKS": 30,
+        "tables._LANDMARKS": 30,
     }.items():
         monkeypatch.setattr(f"divlearn.kernels.{name}", few)
 
