@@ -1,6 +1,6 @@
 // Values: from spectra, or from log-determinants where alpha + beta = 1.
 #pragma once
-#include "scalar.hpp"
+#include "plane.hpp"
 #include "spectra.hpp"
 
 namespace DIVLEARN_ISA {
@@ -60,9 +60,13 @@ static bool logdet_value(const Data& data, int64_t group, const Atoms& atoms, in
 static int64_t encode(const Data& data, const Atoms& atoms, const Parameters& parameters,
                    const Options& options, double* out) {
   constexpr int K = GROUPS;
+  constexpr double ERRORS = 32.0;
   const int d = data.d, m = parameters.per_atom;
   const int64_t groups = group_count(data.count), blocks = (groups + K - 1) / K;
-  const size_t own = BlockSpectra<K>::lanes(d);
+  const size_t own = BlockSpectra<K>::lanes(d), spectra = (size_t)K * d;
+  std::vector<Points> points;  // of every atom with several
+  for (int atom = 0; m > 1 && atom < atoms.count; ++atom)
+    points.emplace_back(m, parameters.alpha + (size_t)atom * m, parameters.beta + (size_t)atom * m);
   int64_t failures = 0;
   const auto write = [&](int64_t group, int atom, int pair, Lane value) {
     for (int w = 0; w < W && group * W + w < data.count; ++w)
@@ -71,7 +75,7 @@ static int64_t encode(const Data& data, const Atoms& atoms, const Parameters& pa
   constexpr int RUN = 16;  // atoms per task: a group's data is read once for all of them
   const int64_t runs = (atoms.count + RUN - 1) / RUN;
   Interruption interruption(options.interrupted);
-  for_each_task(blocks * runs, options.threads, own + (size_t)K * d, interruption,
+  for_each_task(blocks * runs, options.threads, own + spectra + Spectrum::lanes(d), interruption,
                 [&](int64_t task, Lane* scratch) {
     const int64_t first = task / runs * K;
     const int here = (int)(groups - first < K ? groups - first : K);
@@ -102,10 +106,15 @@ static int64_t encode(const Data& data, const Atoms& atoms, const Parameters& pa
       }
       for (int g = 0; g < here; ++g) {
         if (!(missing[atom - begin] >> g & 1u)) continue;
-        for (int pair = 0; pair < m; ++pair) {
-          const Point point(parameters.alpha[atom * m + pair], parameters.beta[atom * m + pair]);
-          write(first + g, atom, pair, divergence(d, t + (size_t)g * d, point));
+        const Lane* own_t = t + (size_t)g * d;
+        if (m == 1) {
+          const Point point(parameters.alpha[atom], parameters.beta[atom]);
+          write(first + g, atom, 0, divergence(d, own_t, point));
+          continue;
         }
+        Spectrum spectrum(d, own_t, ERRORS, t + spectra);
+        for (const Points::Entry& one : points[atom])
+          write(first + g, atom, one.place, spectrum.divergence(one.point));
       }
     }
   });

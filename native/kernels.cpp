@@ -4,6 +4,7 @@
 #include "encode.hpp"
 #include "filters.hpp"
 #include "machines.hpp"
+#include "plane.hpp"
 #include "prepare.hpp"
 #include "pullback.hpp"
 #include "regions.hpp"
@@ -17,7 +18,7 @@ namespace DIVLEARN_ISA {
 static const divlearn::Kernels TABLE = {DIVLEARN_STRING(DIVLEARN_ISA), W, factor, spectra, encode,
                                         pullback, pullback_logdet, logarithms, encode_filters, pullback_filters,
                                         box_grams, softmax_sums, softmax_step<float>, softmax_step<double>,
-                                        solve_pairs};
+                                        plane, solve_pairs};
 
 }  // namespace DIVLEARN_ISA
 

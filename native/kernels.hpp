@@ -151,6 +151,9 @@ struct Kernels {
                               const double* gradient, double* step);
   void (*softmax_step_double)(const SoftmaxHead&, const double* design, int threads,
                               bool (*interrupted)(), const double* gradient, double* step);
+  // Divergences (count, points) of spectra (count, d).
+  void (*plane)(int64_t count, int d, const double* t, int points, const double* alpha,
+                const double* beta, bool (*interrupted)(), double* out);
   // Signed coefficients, (classes - 1, samples), and offsets, of pairs as in scikit-learn's SVC.
   void (*solve_pairs)(const PairProblems&, bool (*interrupted)(), double* coefficients,
                       double* offsets);

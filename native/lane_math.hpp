@@ -46,13 +46,12 @@ DIVLEARN_INLINE Lane log_lane(Lane x) {
          ((half_square - (s * (half_square + (even + odd)) + exponent * LN2_LOW)) - f);
 }
 
-// Saturates to 0 and inf outside the range of normal results.
-DIVLEARN_INLINE Lane exp_lane(Lane x) {
-  const Lane clipped = minimum(maximum(x, fill(-708.0)), fill(709.0));
-  const Lane shifted = clipped * 1.4426950408889634 + ROUNDER;
+// e^x = 2^k (1 + p), and p keeps its digits near 0; x is in the range of normal results.
+DIVLEARN_INLINE Lane reduced_exponential(Lane x, Mask* exponent) {
+  const Lane shifted = x * 1.4426950408889634 + ROUNDER;
   const Lane k = shifted - ROUNDER;
-  const Mask integer = (Mask)shifted - (int64_t)0x4338000000000000LL;
-  const Lane r = (clipped - k * LN2_HIGH) - k * LN2_LOW;
+  *exponent = (Mask)shifted - (int64_t)0x4338000000000000LL;
+  const Lane r = (x - k * LN2_HIGH) - k * LN2_LOW;
   Lane p = fill(1.0 / 6227020800.0);  // 1/13!
   p = p * r + 1.0 / 479001600.0;
   p = p * r + 1.0 / 39916800.0;
@@ -65,10 +64,23 @@ DIVLEARN_INLINE Lane exp_lane(Lane x) {
   p = p * r + 1.0 / 24.0;
   p = p * r + 1.0 / 6.0;
   p = p * r + 0.5;
-  p = p * (r * r) + r;
-  const Lane y = (Lane)((Mask)(p + 1.0) + (integer << 52));
+  return p * (r * r) + r;
+}
+
+// Saturates to 0 and inf outside the range of normal results.
+DIVLEARN_INLINE Lane exp_lane(Lane x) {
+  Mask k;
+  const Lane p = reduced_exponential(minimum(maximum(x, fill(-708.0)), fill(709.0)), &k);
+  const Lane y = (Lane)((Mask)(p + 1.0) + (k << 52));
   const Lane bounded = x < -708.0 ? Lane{} : y;
   return x > 709.0 ? fill(__builtin_inf()) : bounded;
+}
+
+// e^x - 1 for |x| <= 700, accurate near 0.
+DIVLEARN_INLINE Lane expm1_lane(Lane x) {
+  Mask k;
+  const Lane p = reduced_exponential(x, &k), scale = power_of_two(k);
+  return scale * p + (scale - 1.0);
 }
 
 // z > -1, accurate near 0.

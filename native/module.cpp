@@ -372,6 +372,20 @@ void softmax_step(const std::string& isa, nb::ndarray<const T, nb::c_contig, nb:
   if (PyErr_Occurred()) throw nb::python_error();
 }
 
+void plane(const std::string& isa, ConstArray t, ConstArray alpha, ConstArray beta, Array out) {
+  const Kernels& kernels = find(isa);
+  require(t.ndim() == 2, "spectra must be (n, d)");
+  const int d = (int)t.shape(1), points = (int)alpha.size();
+  const int64_t count = (int64_t)t.shape(0);
+  const double* second = checked(beta, alpha.size(), "alpha and beta differ in size");
+  double* target = checked(out, alpha.size() * t.shape(0), "wrong size of divergences");
+  {
+    nb::gil_scoped_release release;
+    kernels.plane(count, d, t.data(), points, alpha.data(), second, interrupted, target);
+  }
+  if (PyErr_Occurred()) throw nb::python_error();
+}
+
 void solve_pairs(const std::string& isa, ConstArray kernel, Indices rows, ConstArray diagonal,
                  ConstArray most, Indices starts, double tolerance, Array coefficients,
                  Array offsets) {
@@ -424,5 +438,6 @@ NB_MODULE(_native, module) {
   module.def("softmax_sums", &softmax_sums);
   module.def("softmax_step", &softmax_step<float>);
   module.def("softmax_step", &softmax_step<double>);
+  module.def("plane", &plane);
   module.def("solve_pairs", &solve_pairs);
 }

@@ -181,12 +181,13 @@ def test_weights_minimise_the_objective():
     rng = np.random.default_rng(0)
     said = rng.dirichlet(np.ones(3), size=(4, 60))
     codes = rng.integers(3, size=60)
-    average = fit_average(said, codes, np.ones(60))
+    prior = np.array([0.1, 0.1, 0.2, 0.6])
+    average = fit_average(said, codes, np.ones(60), 7 * prior)  # of any scale
     weights = average.weights
     true = floored(said)[:, np.arange(60), codes]
 
     def objective(w):
-        return -np.log(w @ true).sum() - 5 * np.log(w).mean()
+        return -np.log(w @ true).sum() - 5 * prior @ np.log(w)
 
     for _ in range(50):
         other = np.abs(weights + 1e-3 * rng.standard_normal(4))
@@ -207,7 +208,7 @@ def test_averages_of_calibrated_members_are_sharpened():
     codes = rng.integers(2, size=4000)
     hints = rng.standard_normal((2, 4000)) + np.where(codes == 1, 1.0, -1.0)
     ones = 1 / (1 + np.exp(-2 * hints))  # Bayes' rule of one hint
-    average = fit_average(np.stack([1 - ones, ones], axis=2), codes, np.ones(4000))
+    average = fit_average(np.stack([1 - ones, ones], axis=2), codes, np.ones(4000), np.ones(2))
     np.testing.assert_allclose(average.weights, 0.5, atol=0.05)
     assert average.temperature < 0.8
     said = average.of(np.stack([1 - ones, ones], axis=2))
@@ -219,12 +220,13 @@ def test_saturated_folds_do_not_decide():
     """Of members that are all right, the surest is not trusted alone."""
     sure = [0.999, 0.99, 0.95, 0.9]
     said = np.array([np.tile([p, 1 - p], (60, 1)) for p in sure])
-    weights = fit_average(said, np.zeros(60, int), np.ones(60)).weights
+    weights = fit_average(said, np.zeros(60, int), np.ones(60), np.ones(4)).weights
     assert (np.diff(weights) < 0).all()
     assert 0.1 < weights.min() < weights.max() < 0.4
     one_wrong = said.copy()
     one_wrong[0, :6] = one_wrong[0, :6, ::-1]
-    assert fit_average(one_wrong, np.zeros(60, int), np.ones(60)).weights.argmin() == 0
+    weights = fit_average(one_wrong, np.zeros(60, int), np.ones(60), np.ones(4)).weights
+    assert weights.argmin() == 0
 
 
 def test_groups_count_less_than_their_matrices():
@@ -234,10 +236,10 @@ def test_groups_count_less_than_their_matrices():
     np.testing.assert_allclose(count_samples(weights, np.array([0, 0, 0, 0])), alone / 2)
 
 
-def test_equal_members_have_equal_weights():
-    said = np.broadcast_to([[0.7, 0.3]], (3, 20, 2))
-    weights = fit_average(said, np.zeros(20, int), np.ones(20)).weights
-    np.testing.assert_allclose(weights, 1 / 3, rtol=1e-6)
+def test_equal_members_have_the_weights_of_the_prior():
+    said, prior = np.broadcast_to([[0.7, 0.3]], (3, 20, 2)), np.array([1.0, 1.0, 4.0])
+    weights = fit_average(said, np.zeros(20, int), np.ones(20), prior).weights
+    np.testing.assert_allclose(weights, prior / 6, rtol=1e-6)
 
 
 # tangent vectors

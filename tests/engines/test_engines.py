@@ -164,6 +164,7 @@ def test_any_number_of_matrices(engine, d, n_matrices, n_atoms):
             assert_within(error, allowed.sum(axis=0))
 
 
+@every_instruction_set
 @pytest.mark.parametrize("d", [8])
 def test_several_pairs_per_atom(engine, d):
     X, B, _ = problem(d)
@@ -416,9 +417,9 @@ def test_out_is_filled_and_returned(engine, tmp_path):
     engine.encode(X, B, *POINTS.T, out=small)
     assert np.array_equal(small, right.astype(np.float32))
 
-    pairs = np.full((len(X), len(B), 4), np.nan)[..., ::2]
-    engine.encode(X, B, np.full((len(B), 2), 0.3), 0.4, out=pairs)
-    assert np.array_equal(pairs[..., 0], engine.encode(X, B, 0.3, 0.4))
+    pairs, alpha = np.full((len(X), len(B), 4), np.nan)[..., ::2], np.full((len(B), 2), 0.3)
+    engine.encode(X, B, alpha, 0.4, out=pairs)
+    assert np.array_equal(pairs, engine.encode(X, B, alpha, 0.4))
 
 
 def _frozen(shape):

@@ -7,6 +7,7 @@ import pickle
 import mpmath
 import numpy as np
 import pytest
+from conftest import native_names
 from oracle.high_precision import scalar
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, log_loss
@@ -22,9 +23,10 @@ from sklearn.preprocessing import FunctionTransformer
 
 from divlearn import get_divergence, plane_map
 from divlearn.datasets import make_wishart_clusters
+from divlearn.engines import compiled
 from divlearn.fitting.labelled import check_labelled
-from divlearn.nearest import DivergenceMDM, class_means, search
-from divlearn.nearest.plane import CANDIDATES, evaluate_plane
+from divlearn.nearest import DivergenceMDM, class_means, plane, search
+from divlearn.nearest.plane import CANDIDATES
 
 POINTS = np.array(
     [
@@ -49,17 +51,30 @@ def wishart(n: int = 30, d: int = 6, seed: int = 0):
     return make_wishart_clusters(4, n, d, dof=d + 2, separation=3, random_state=seed)
 
 
+def evaluate(how: str, t, points):
+    if how == "numpy":
+        return plane._evaluate(t.T.copy(), points).T
+    if how == "native":
+        pytest.skip("the native engine is not installed or switched off")
+    values = np.empty((len(t), len(points)))
+    given = t, *map(np.ascontiguousarray, points.T), values
+    compiled._kernels().plane(how.removeprefix("native-"), *given)
+    return values
+
+
+@pytest.mark.parametrize("how", ["numpy", *native_names()])
 @pytest.mark.parametrize(
     ("size", "tolerance"), [(1e-6, 1e-8), (1e-3, 1e-10), (0.3, 1e-10), (3, 1e-11), (150, 1e-11)]
 )
-def test_values_against_high_precision(size, tolerance):
-    t = size * np.random.default_rng(0).uniform(-1, 1, (5, 4))
-    t[:, 0] = size * np.array([1, 0.9, 0.2, 0.5, 1])  # of one sign, the sum is not small
-    found = evaluate_plane(t, POINTS.astype(float))
+def test_values_against_high_precision(how, size, tolerance):
+    t = size * np.random.default_rng(0).uniform(-1, 1, (11, 5))
+    t[0] = size * np.array([1, 0.9, 0.2, 0.5, 1])  # of one sign, the sum is not small
+    found = evaluate(how, t, POINTS.astype(float))
+    tolerance = tolerance if how == "numpy" else 2e-13
     with mpmath.workdps(50):
-        for (alpha, beta), values in zip(POINTS, found, strict=True):
-            for pair, value in zip(t.T, values, strict=True):
-                exact = sum(scalar(*map(mpmath.mpf, (x, alpha, beta))) for x in pair.tolist())
+        for (alpha, beta), values in zip(POINTS, found.T, strict=True):
+            for spectrum, value in zip(t, values, strict=True):
+                exact = sum(scalar(*map(mpmath.mpf, (x, alpha, beta))) for x in spectrum.tolist())
                 assert value == pytest.approx(float(exact), rel=tolerance)
 
 

@@ -56,17 +56,19 @@ MEMBERS = (
     "iddl",
 )
 
+_LEARNED_SHARE = 4.0  # of "iddl" in the prior of the weights, where another member has 1
+
 
 class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
     r"""Classify SPD matrices by a weighted average of different classifiers.
 
     .. math:: p(y \,|\, X) \propto \Bigl(\sum_m w_m \, p_m(y \,|\, X)\Bigr)^{1/T}
 
-    The weights maximise the likelihood of held-out labels, with a prior for equal weights that is
-    worth 5 samples. The temperature T calibrates the average, likewise. No member is best on all
-    data. The average is about as good as the best member, and often better. `fit` leaves out
-    members that cannot be fitted, and ``message_`` says why. After an interrupt, the committee
-    consists of the members fitted so far.
+    The weights maximise the likelihood of held-out labels. Their prior is worth 5 samples, and
+    gives "iddl", the best member on most data, four times the weight of another. The temperature T
+    calibrates the average, likewise. No member is best on all data. The average is about as good as
+    the best member, and often better. `fit` leaves out members that cannot be fitted, and
+    ``message_`` says why. After an interrupt, the committee consists of the members fitted so far.
 
     Parameters
     ----------
@@ -170,9 +172,10 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
         rows, members = data.kept[tested], self.members_.values()
         honest = floored(np.stack([one.oof_proba_[rows] for one in members]))
         final = np.stack([one._optimistic_proba[rows] for one in members])
+        prior = np.array([_LEARNED_SHARE if name == "iddl" else 1.0 for name in self.members_])
 
         def fit(probabilities: RealArray, rows: Indices, counts: RealArray) -> Average:
-            return fit_average(probabilities, data.codes[rows], counts)
+            return fit_average(probabilities, data.codes[rows], counts, prior)
 
         counts, units = self._count(training)
         found, average = self._average(training, honest, final, counts, fit)

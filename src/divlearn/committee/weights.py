@@ -12,7 +12,7 @@ from divlearn.arrays import Indices, RealArray
 from divlearn.fitting.calibration import fit_temperature
 from divlearn.fitting.selection import mean_with_error
 
-# Of weights towards equal ones, in units of independent held-out samples.
+# Of weights towards a prior, in units of independent held-out samples.
 _PULL, _NUMBER_PULL = 5.0, 3.0
 _FLOOR = 1e-3  # of probabilities: nobody is that sure
 _EXACT = 1e-6  # of the variance of errors, relative to that of numbers: nobody is that exact
@@ -52,14 +52,16 @@ def count_samples(weights: RealArray, units: Indices) -> RealArray:
     return weights / weights.sum() * np.sqrt(len(units) * (units.max() + 1))
 
 
-def fit_average(probabilities: RealArray, codes: Indices, counts: RealArray) -> Average:
+def fit_average(
+    probabilities: RealArray, codes: Indices, counts: RealArray, prior: RealArray
+) -> Average:
     r"""Average of members that maximises the likelihood of held-out labels.
 
     .. math:: \min_w \; -\sum_i c_i \log \sum_m w_m p_m(y_i \,|\, X_i)
-              - 5 \cdot \frac1M \sum_m \log w_m , \qquad w \ge 0, \; \sum_m w_m = 1
+              - 5 \sum_m q_m \log w_m , \qquad w \ge 0, \; \sum_m w_m = 1
 
-    The second term holds the weights together where the data does not tell members apart. An
-    average of calibrated probabilities is too unsure; its temperature mends that.
+    The second term draws the weights to the shares q of the prior where the data does not tell
+    members apart. An average of calibrated probabilities is too unsure; its temperature mends that.
     """
     known = floored(probabilities)
     true = known[:, np.arange(len(codes)), codes]
@@ -68,7 +70,7 @@ def fit_average(probabilities: RealArray, codes: Indices, counts: RealArray) -> 
         mixture = w @ true
         return -float(counts @ np.log(mixture)), -(true @ (counts / mixture))
 
-    weights = _minimize(loss, len(true), _PULL)
+    weights = _minimize(loss, _PULL * prior / prior.sum())
     mean: RealArray = np.tensordot(weights, known, axes=1)
     temperature, _ = fit_temperature(np.log(mean), codes, counts / counts.sum())
     return Average(weights, temperature)
@@ -89,19 +91,19 @@ def fit_number_average(predictions: RealArray, numbers: RealArray, counts: RealA
         variance = float(counts @ errors**2) / n + _EXACT
         return 0.5 * n * np.log(variance), predictions @ (counts * errors) / variance
 
-    return Average(_minimize(loss, len(predictions), _NUMBER_PULL))
+    return Average(_minimize(loss, np.full(len(predictions), _NUMBER_PULL / len(predictions))))
 
 
-def _minimize(loss: Loss, n_members: int, pull: float) -> RealArray:
-    """Minimise a loss of weights that are >= 0 and sum to one, with a pull towards equal ones."""
+def _minimize(loss: Loss, prior: RealArray) -> RealArray:
+    """Minimise a loss of weights that are >= 0 and sum to one, with a pull towards a prior."""
 
     def objective(z: RealArray) -> tuple[float, RealArray]:
         w = softmax(z)
         value, slope = loss(w)
-        slope = slope - pull / n_members / w
-        return value - pull * float(np.log(w).mean()), w * (slope - w @ slope)
+        slope = slope - prior / w
+        return value - float(prior @ np.log(w)), w * (slope - w @ slope)
 
-    found = minimize(objective, np.zeros(n_members), jac=True, method="BFGS")
+    found = minimize(objective, np.log(prior), jac=True, method="BFGS")
     return softmax(found.x)
 
 

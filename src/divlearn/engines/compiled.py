@@ -1,4 +1,4 @@
-"""Softmax heads and support vector machines by compiled code, for arrays in memory."""
+"""Softmax heads, support vector machines, divergences of spectra by compiled code, in memory."""
 
 from typing import Any
 
@@ -139,6 +139,14 @@ def solve_pairs(
         offsets,
     )
     return coefficients, offsets
+
+
+def plane_values(t: RealArray, points: RealArray) -> RealArray:
+    """Divergences (n_pairs, n_points) of log-eigenvalues t, (n_pairs, d), at points >= 0."""
+    native, values = _kernels(), np.empty((len(t), len(points)))
+    given = map(np.ascontiguousarray, (t, *points.T))
+    native.plane(native.instruction_sets()[0], *given, values)
+    return values
 
 
 def _count_threads(work: int) -> int:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from divlearn.arrays import Indices, RealArray
 from divlearn.divergence import ABDivergence, get_member
 from divlearn.engines import Engine, Prepared
+from divlearn.engines.compiled import is_compiled, plane_values
 from divlearn.fitting.interrupts import stoppable
 from divlearn.fitting.progress import tell, track
 from divlearn.spectral import abld_scalar
@@ -44,7 +46,12 @@ def rank_best(points: RealArray, score: RealArray) -> Indices:
 
 
 def evaluate_plane(t: RealArray, points: RealArray) -> RealArray:
-    """Divergences (n_points, n_pairs) of log-eigenvalues t, (d, n_pairs), at points >= 0."""
+    """Divergences (n_pairs, n_points) of log-eigenvalues t, (n_pairs, d), at points >= 0."""
+    return plane_values(t, points) if is_compiled() else _evaluate(t.T.copy(), points).T
+
+
+def _evaluate(t: RealArray, points: RealArray) -> RealArray:
+    """Do the same in NumPy, for t of shape (d, n_pairs); the result is (n_points, n_pairs)."""
     # With u = e^{theta t}, which all points of the same theta = alpha + beta share, alpha beta D =
     # log prod_k (alpha u_k + beta)/theta - alpha sum_k t_k: one logarithm per pair.
     values = np.empty((len(points), t.shape[1]))
@@ -172,10 +179,9 @@ def judge_neighbors(
             compare = partial(_compare, t, apart, cells, both, rows, rest)
             for tile, (to_columns, to_rows) in zip(tiles, pool.map(compare, tiles), strict=True):
                 columns = rest[tile]
-                _note(nearest, cells, rows, columns, to_columns[forward].transpose(2, 1, 0))
+                _note(nearest, cells, rows, columns, to_columns[..., forward])
                 also = columns < len(wanted)
-                back = to_rows[backward][:, :, also].transpose(1, 2, 0)
-                _note(nearest, cells, columns[also], rows, back)
+                _note(nearest, cells, columns[also], rows, to_rows[:, also][..., backward])
                 tell("neighbours", int(tile[-1]) + 1, len(rest))
             n_judged = start + len(rows)
     judged = np.sort(order[:n_judged])
@@ -203,18 +209,28 @@ def _compare(
     rest: Indices,
     tile: Indices,
 ) -> tuple[RealArray, RealArray]:
-    """Least divergences between rows and some of the rest, over each run of a cell among them."""
+    """Least divergences between rows and some of the rest, over each run of a cell among them.
+
+    Those of rows come first, shape (n_runs, n_rows, n_points); likewise those of columns.
+    """
     columns = rest[tile]
-    alike = (apart[rows, None] == apart[columns]).ravel()
-    spectra = np.ascontiguousarray(t[:, tile].reshape(len(alike), -1).T)
-    spectra[:, alike] = 1.0  # any number which is not small
-    table = evaluate_plane(spectra, points)
-    table[:, alike] = np.inf
-    table = table.reshape(len(points), len(rows), len(columns))
-    return (
-        np.minimum.reduceat(table, _begins(cells[columns]), axis=2),
-        np.minimum.reduceat(table, _begins(cells[rows]), axis=1),
-    )
+    alike = apart[rows] == apart[columns, None]
+    spectra = t[:, tile].swapaxes(0, 1).copy()
+    spectra[alike] = 1.0  # any number which is not small
+    table = evaluate_plane(spectra.reshape(alike.size, -1), points)
+    table = table.reshape(*alike.shape, len(points))
+    table[alike] = np.inf
+    return _least(table, cells[columns]), _least(table.swapaxes(0, 1), cells[rows])
+
+
+def _least(table: RealArray, cells: Indices) -> RealArray:
+    """Least rows of each run of a cell: `numpy.minimum.reduceat`, in a fraction of its time."""
+    begins = _begins(cells)
+    least = table[begins]
+    for at, (begin, end) in enumerate(pairwise([*begins.tolist(), len(table)])):
+        for row in table[begin + 1 : end]:
+            np.minimum(least[at], row, out=least[at])
+    return least
 
 
 def _begins(cells: Indices) -> Indices:

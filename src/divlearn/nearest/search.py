@@ -188,8 +188,8 @@ def _tables(
     t = engine.spectra(data, Prepared.checked(means))
 
     def evaluate(part: slice) -> RealArray:
-        spectra = np.ascontiguousarray(t[part].reshape(-1, t.shape[2]).T)
-        return evaluate_plane(spectra, points).reshape(len(points), -1, t.shape[1])
+        table = evaluate_plane(t[part].reshape(-1, t.shape[2]), points)
+        return np.moveaxis(table.reshape(-1, t.shape[1], len(points)), 2, 0)
 
     tables = map_rows(evaluate, len(t), max(1, _CACHE_ENTRIES // t[0].size))
     return scales * np.concatenate(tables, axis=1)
