@@ -71,6 +71,17 @@ def test_predict_compares_with_them(capsys, classes):
     assert found["accuracy"] == 1
 
 
+def test_numbers_agree_however_they_are_written(capsys, classes):
+    codes = np.flatnonzero(classes[:, None] == NAMES) % 2
+    np.savez("coded.npz", X=np.load("plain.npy"), y=codes)
+    Path("floats.txt").write_text("\n".join(map(str, codes.astype(float))))
+    np.save("flags.npy", codes == 1)
+    run(capsys, "fit", "coded.npz", "--model", "knn", "-o", "m")
+    for file, accuracy in (("floats.txt", 1), ("flags.npy", 1), ("labels.txt", 0)):
+        found = run_json(capsys, "predict", "m", "plain.npy", "--labels", file)
+        assert found["accuracy"] == accuracy
+
+
 def test_they_replace_those_of_the_data(capsys, classes):
     run(capsys, "fit", "other.npz", "--labels", "labels.txt", "--model", "mdm", "-o", "m")
     assert load("m").classes_.tolist() == ["rest", "walk"]
@@ -82,6 +93,7 @@ def test_they_replace_those_of_the_data(capsys, classes):
         ("no.txt", "no.txt: No such file"),
         ("short.txt", "it has 2 entries in 2 lines, must have one for each of 24 matrices; save"),
         ("short.npy", "matrices (3,) int64 must have one label for each of 24 matrices; save labe"),
+        ("headed.csv", "headed.csv: it has 23 entries in 23 lines, must have one for each of 24 m"),
         ("wide.csv", "wide.csv: it has 2 columns, must have one; save the labels alone"),
         ("plain.npz", "plain.npz: it holds a (24,) int64, b (24,) int64, must hold one array"),
     ],
@@ -89,6 +101,7 @@ def test_they_replace_those_of_the_data(capsys, classes):
 def test_labels_that_cannot_be_used(capsys, classes, file, message):
     Path("short.txt").write_text("a\nb\n")
     np.save("short.npy", np.arange(3))
+    Path("headed.csv").write_text("state\n" + "1\n2.5\n" * 11 + "1\n")  # not 24 with its heading
     Path("wide.csv").write_text("a,b\n" * 24)
     np.savez("plain.npz", a=np.arange(24), b=np.arange(24))
     assert main(["fit", "plain.npy", "--labels", file, "-o", "m"]) == 1

@@ -115,8 +115,12 @@ def test_groups_that_are_refused():
         make_folds(2, 6, y, np.zeros(6))
     with pytest.raises(ValueError, match="groups has 5 entries, must have one for each of the 6"):
         make_folds(2, 6, y, np.zeros(5))
-    with pytest.raises(ValueError, match=r"groups\[1\] is nan, must be a number or text; drop"):
-        make_folds(2, 6, y, [0, np.nan, 1, 1, 2, 2])
+    with pytest.raises(ValueError, match=r"groups should be a 1d array, got .* \(6, 2\)"):
+        make_folds(2, 6, y, np.zeros((6, 2)))
+    numbers, days = [0, np.nan, 1, 1, 2, 2], ["2026-01-01", "NaT", *["2026-01-02"] * 4]
+    for unknown in (numbers, np.array(numbers, object), np.array(days, "datetime64[D]")):
+        with pytest.raises(ValueError, match=r"groups\[1\] is (nan|NaT), must be a number .*drop"):
+            make_folds(2, 6, y, unknown)
 
 
 def test_entangled_groups_are_held_out_one_by_one():

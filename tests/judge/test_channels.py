@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from divlearn import DivergenceKNN, DivergenceMDM, channel_importance, evaluate
 from divlearn.datasets import make_wishart_clusters
 from divlearn.judge.channels import permute_channels
-from divlearn.report import ChannelImportanceDisplay
+from divlearn.report import ChannelImportanceDisplay, page_of
 
 NAMES = ["C3", "C4", "Fz", "Pz", "Oz"]
 
@@ -222,3 +222,5 @@ def test_a_matrix_held_out_twice_counts_once():
     expected = once.standard_errors * np.sqrt(40 / 39)  # groups lose a degree of freedom
     np.testing.assert_allclose(twice.standard_errors, expected, rtol=1e-8)
     np.testing.assert_allclose(twice.p_values, once.p_values, atol=0.02)
+    assert "on 40 held-out matrices" in twice.summary()
+    assert "test over matrices" in page_of(twice).sections[0].note

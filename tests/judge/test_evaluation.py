@@ -209,3 +209,4 @@ def test_a_matrix_held_out_twice_counts_once():
         np.testing.assert_allclose(row.standard_error, expected, rtol=1e-8)
         np.testing.assert_allclose(row.versus_best.p_value, other.versus_best.p_value, atol=0.02)
     assert "on 40 held-out matrices" in twice.summary()
+    assert twice.test == once.test

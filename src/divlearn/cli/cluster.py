@@ -113,7 +113,8 @@ def _compute_bics(model: BaseEstimator, matrices: RealArray) -> dict[int, float]
     divergence = model.divergence if isinstance(model, ABMixture) else "learn"
     bics: dict[int, float] = {}
     for count in range(1, min(_MOST, max(len(matrices) // 5, 1)) + 1):  # fewer have no spread
-        given = {"random_state": model.random_state, "engine": model.engine}
+        names = "random_state", "engine", "regularize"
+        given = {name: getattr(model, name) for name in names}
         bics |= ABMixture(count, divergence, **given).fit(matrices).bics_
         if is_interrupted() or count >= _lowest(bics) + 2:
             break

@@ -75,7 +75,7 @@ def predict(
     names, accuracy = [str(one) for one in files], None
     if dataset.labels is not None and hasattr(classifier, "classes_"):
         pairs = zip(predicted, dataset.labels, strict=True)
-        agree = [str(one) == str(label) for one, label in pairs if one is not None]
+        agree = [_agree(one, label) for one, label in pairs if one is not None]
         accuracy = sum(agree) / len(agree)
     rows = _table(names, predicted, proba, classifier)
     if invalid == "skip":
@@ -90,6 +90,18 @@ def predict(
         problems=[problems.get(row) for row in range(len(names))],
         accuracy=accuracy,
     )
+
+
+def _agree(predicted: object, label: object) -> bool:
+    """Whether two names of classes are the same: 1, "1.0" and True, but not "1" and "01"."""
+    if str(predicted) == str(label):
+        return True
+    if isinstance(predicted, str) and isinstance(label, str):
+        return False
+    try:
+        return float(predicted) == float(label)  # type: ignore[arg-type]
+    except ValueError:
+        return False
 
 
 def _predict(

@@ -286,7 +286,7 @@ def _read_lines(file: BinaryIO, ending: str, length: int, what: str, of: str) ->
         if widest > 1:
             raise Refusal(f"it has {widest} columns, must have one; save the {what} alone")
         entries = [row[0].strip() for row in rows]
-        entries = entries[len(entries) == length + 1 :]  # without its heading
+        entries = entries[len(entries) == length + 1 or _has_heading(entries) :]
     if len(entries) != length or not all(entries):
         n_entries = sum(map(bool, entries))
         raise Refusal(
@@ -294,3 +294,19 @@ def _read_lines(file: BinaryIO, ending: str, length: int, what: str, of: str) ->
             f"{length} {of}; save {what} in the order of the {of}, one per line"
         )
     return text_array(entries, LARGEST_FILE)
+
+
+def _has_heading(entries: Sequence[str]) -> bool:
+    """Whether numbers follow a text: it names them, and is none of as many entries."""
+    if len(entries) < 3:
+        return False
+    is_number = [_is_number(one) for one in entries]
+    return not is_number[0] and all(is_number[1:])
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -151,12 +151,17 @@ def _find_missing(folds: Folds, y: Labels | None) -> object:
 def check_groups(groups: ArrayLike | None, n_matrices: int) -> Labels | None:
     if groups is None:
         return None
-    known: Labels = column_or_1d(groups)
+    try:
+        known: Labels = column_or_1d(groups)
+    except ValueError as error:
+        raise ValueError(str(error).replace("y should", "groups should")) from error
     check_sortable(known, "groups")
-    if known.dtype.kind == "f" and np.isnan(known).any():
+    unknown = known != known  # true for NaN, also among objects, and for NaT
+    if unknown.any():
+        i = int(unknown.argmax())
         raise ValueError(
-            f"groups[{int(np.isnan(known).argmax())}] is nan, must be a number or text; drop the "
-            "samples where it is not known"
+            f"groups[{i}] is {known[i]!s}, must be a number or text; drop the samples where it is "
+            "not known"
         )
     if len(known) != n_matrices:
         raise ValueError(

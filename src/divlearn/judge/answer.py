@@ -168,6 +168,11 @@ class WhichDivergence(Summarised):
     rules: dict[str, RuleScore] = field(default_factory=dict)
 
     @property
+    def units(self) -> str:
+        """What is independent, "matrices" or "groups"."""
+        return "matrices" if self.n_groups is None else "groups"
+
+    @property
     def best_named(self) -> str:
         """Named divergence of the highest score, of the rule if there is one; the first of ties."""
         return self._best_named()[0]
@@ -215,7 +220,7 @@ def _say_chance(answer: WhichDivergence) -> str:
         "No divergence separates these classes significantly better than chance: with the "
         f"divergence chosen without each fold, the held-out {answer.measure} is {scores}, and "
         f"chance is {answer.chance:.1%} (p = {answer.p_chance:.2g}, {_say_matrices(answer)})."
-        f"{say_too_few(answer.p_least, answer.n_groups)}"
+        f"{say_too_few(answer.p_least, answer.units)}"
     )
 
 
@@ -249,8 +254,7 @@ def _say_rules(answer: WhichDivergence) -> list[str]:
             f"{100 * row.standard_error:.1f} points {side} (p = {row.p_value:.2g})"
         )
         verdicts.append(f"the {rule} {'' if verdicts else 'is '}{sure}significantly {verdict}")
-    units = "matrices" if answer.n_groups is None else "groups"
-    test = f"max-T sign-flip test over {units}, adjusted for all rules"
+    test = f"max-T sign-flip test over {answer.units}, adjusted for all rules"
     doubt = ", ".join(verdicts)
     return [f"{'; '.join(scores)}.", f"{doubt[:1].upper()}{doubt[1:]} ({test})."]
 

@@ -58,6 +58,7 @@ class ChannelImportance(Summarised):
     correct : ndarray of bool, shape (n_matrices,), whether held-out matrices are predicted right.
     correct_without : ndarray, shape (n_sets, n_matrices)
         Likewise without each set: 0 or 1, or for "permute" a share of the repetitions.
+    rows : ndarray of int, shape (n_matrices,), indices of these matrices in the given data.
     method : {"permute", "drop"}
     message : str, how many folds were completed.
     groups : ndarray of int, shape (n_matrices,), or None
@@ -87,9 +88,15 @@ class ChannelImportance(Summarised):
     channels: dict[str, tuple[int, ...]]
     correct: NDArray[np.bool_]
     correct_without: RealArray
+    rows: Indices
     method: Literal["permute", "drop"]
     message: str
     groups: Indices | None = None
+
+    @property
+    def n_matrices(self) -> int:
+        """Number of matrices that were held out, each counted once."""
+        return len(np.unique(self.rows))
 
     @property
     def accuracy(self) -> float:
@@ -130,7 +137,7 @@ class ChannelImportance(Summarised):
         """Say which channels matter and how sure that is."""
         without = "permuted" if self.method == "permute" else "dropped"
         text = (
-            f"The accuracy is {self.accuracy:.1%} on {len(self.correct)} held-out matrices with "
+            f"The accuracy is {self.accuracy:.1%} on {self.n_matrices} held-out matrices with "
             "all channels."
         )
         rows = [row for row in self.table() if row.importance > 0 and row.p_value < SIGNIFICANT]
@@ -229,7 +236,7 @@ def _measure(
     known = find_dependent(held_out, data.groups)
     message = say_how_many(len(done), len(folds), "folds completed")
     method: Literal["permute", "drop"] = "permute" if repeats else "drop"
-    return ChannelImportance(sets, whole > 0, np.stack(without), method, message, known)
+    return ChannelImportance(sets, whole > 0, np.stack(without), held_out, method, message, known)
 
 
 def _check_channels(channels: Channels | None, d: int) -> dict[str, tuple[int, ...]]:

@@ -95,6 +95,11 @@ class Evaluation(Summarised):
         return float(self.correct(name).mean())
 
     @property
+    def n_matrices(self) -> int:
+        """Number of matrices that were held out, each counted once."""
+        return len(np.unique(self.rows))
+
+    @property
     def best(self) -> str:
         """Name of the classifier of the highest accuracy, the first of those that tie."""
         return max(self.predictions, key=self.accuracy)
@@ -106,7 +111,7 @@ class Evaluation(Summarised):
     @property
     def test(self) -> str:
         """Name of the test of the p-values in `table`."""
-        units = "matrices" if self.groups is None else "groups"
+        units = significance.name_units(self.groups, self.rows)
         if len(self.predictions) < 3:
             return f"exact sign-flip test over {units}"
         return f"max-T sign-flip test over {units}, adjusted for all pairs"
@@ -146,17 +151,18 @@ class Evaluation(Summarised):
         best, *others = self.table()
         text = (
             f"{best.name} has an accuracy of {best.accuracy:.1%} +- {best.standard_error:.1%} on "
-            f"{len(np.unique(self.rows))} held-out matrices"
+            f"{self.n_matrices} held-out matrices"
         )
         if not others:
             return f"{text}."
         text += f", the highest of {len(self.predictions)} and therefore optimistic."
         if self.p_chance >= SIGNIFICANT:
+            units = significance.name_units(self.groups, self.rows)
             least = significance.least_above_chance(self.codes, self.groups)
             return (
                 f"{text} No classifier is significantly better than chance (p = "
                 f"{self.p_chance:.2g} by t-tests of balanced accuracies)."
-                f"{significance.say_too_few(len(self.predictions) * least, self.groups)}"
+                f"{significance.say_too_few(len(self.predictions) * least, units)}"
             )
         ties = [row.name for row in others if row.versus_best.p_value >= SIGNIFICANT]
         if not ties:

@@ -53,11 +53,16 @@ def least_above_chance(codes: Indices, groups: _Groups = None) -> float:
     return float(np.exp(-n_units * entropy(np.unique(codes, return_counts=True)[1])))
 
 
-def say_too_few(least: float, groups: object) -> str:
+def name_units(groups: _Groups, rows: Indices) -> str:
+    """Name what is independent: a matrix that is held out several times is a group of its own."""
+    alone = groups is None or len(np.unique(groups)) == len(np.unique(rows))
+    return "matrices" if alone else "groups"
+
+
+def say_too_few(least: float, units: str) -> str:
     """Say that no accuracy can be significant, where the least p-value that there can be is not."""
     if least < SIGNIFICANT:
         return ""
-    units = "matrices" if groups is None else "groups"
     return f" With so few {units} p is {min(least, 1.0):.2g} or more; pass more of them."
 
 

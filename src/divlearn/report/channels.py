@@ -53,7 +53,7 @@ class ChannelImportanceDisplay(Display):
         )
         ax.axvline(0, color="#bbbbbb", linewidth=1, zorder=0)
         ax.set_xlabel("accuracy lost, in points")
-        ax.set_title(f"{len(self.found.correct)} matrices, {self.found.accuracy:.1%} right")
+        ax.set_title(f"{self.found.n_matrices} matrices, {self.found.accuracy:.1%} right")
         return self
 
 

@@ -86,7 +86,7 @@ class EvaluationDisplay(Display):
         shown = zip(rows, colours, strict=True)
         draw_ranking(ax, [(row.name, row.accuracy, row.standard_error, one) for row, one in shown])
         ax.set_xlabel("accuracy in %, with its standard error")
-        ax.set_title(f"{len(self.evaluation.codes)} matrices, {self.evaluation.n_folds} folds")
+        ax.set_title(f"{self.evaluation.n_matrices} matrices, {self.evaluation.n_folds} folds")
         return self
 
 

@@ -9,6 +9,7 @@ from divlearn.judge.answer import MEAN, NEIGHBOUR, WhichDivergence, say_answer
 from divlearn.judge.channels import ChannelImportance
 from divlearn.judge.evaluation import Evaluation
 from divlearn.judge.maps import PlaneMap
+from divlearn.judge.significance import name_units
 from divlearn.nearest.plane import NAMED
 from divlearn.report.channels import ranking_section
 from divlearn.report.figures import confusion_anchor, confusion_section
@@ -99,13 +100,12 @@ def _accuracy_sections(answer: WhichDivergence) -> list[Section]:
         ["best named", neighbour, mean, *4 * [None]],
         *_named_rows(answer, 100, "mean_score"),
     ]
-    units = "matrices" if answer.n_groups is None else "groups"
     note = (
         f"Held-out {answer.measure} of the nearest neighbour and of the nearest mean; differences "
         "between neighbours in the learned point and in each named divergence, in percentage "
-        f"points on the same matrices, with p-values (max-T sign-flip test over {units}, adjusted "
-        "for all named divergences). The learned point, and the best named divergence of either "
-        "rule, are chosen without each fold and judged on it."
+        f"points on the same matrices, with p-values (max-T sign-flip test over {answer.units}, "
+        "adjusted for all named divergences). The learned point, and the best named divergence of "
+        "either rule, are chosen without each fold and judged on it."
     )
     return [
         plane_section(
@@ -249,7 +249,7 @@ def _disagreements(found: Evaluation, best: str, rival: str) -> Section:
 
 @page_of.register
 def _(found: ChannelImportance) -> Page:
-    units = "matrices" if found.groups is None else "groups"
+    units = name_units(found.groups, found.rows)
     note = (
         "Held-out accuracy with all channels minus that without these, in percentage points on the "
         f"same matrices, with p-values (max-T sign-flip test over {units}, adjusted for all rows). "
