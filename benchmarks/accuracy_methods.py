@@ -131,14 +131,6 @@ METHODS = {
     ),
     "kllc": Method("kernel LLC", lambda seed, _: KernelLLC(random_state=seed)),
     "rspdl": Method("RSPDL", lambda seed, _: RSPDL(random_state=seed)),
-    "iddl-paper": Method(
-        "IDDL, the paper's set-up",
-        # The joint solver reaches the objective of block-coordinate descent many times faster.
-        lambda seed, _: IDDLClassifier.paper(solver="joint").set_params(
-            max_iter=30, random_state=seed
-        ),
-        ours=True,
-    ),
     "iddl": Method(
         "IDDLClassifier", lambda seed, cv: IDDLClassifier(cv=cv, random_state=seed), ours=True
     ),

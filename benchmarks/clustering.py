@@ -22,7 +22,6 @@ from typing import Any
 from clustering_quality import (
     HEADINGS,
     METHODS,
-    PEERS,
     REAL,
     SYNTHETIC,
     Quality,
@@ -46,7 +45,7 @@ from rich.console import Console
 
 RESULTS = Path(__file__).with_name("results") / "clustering.json"
 PARTS = ("speed", "memory", "quality")
-SEPARATIONS = (4, 6)
+SEPARATIONS = (6,)
 
 Results = dict[str, Any]
 
@@ -91,7 +90,7 @@ def run_quality(
 ) -> None:
     for name in names:
         problems, rows = load_problems(name, seeds), []
-        for method, make in (METHODS | PEERS).items():
+        for method, make in METHODS.items():
             found = evaluate(name, problems, method, make)
             console.print(f"{name}: {' '.join(found.row())}")
             rows.append(asdict(found))

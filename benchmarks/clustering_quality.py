@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from clustering_speed import GOALS, TOLERANCE
 from paper_data import (
     CLUSTERS,
     load_brodatz,
@@ -18,7 +17,6 @@ from paper_data import (
     load_virus,
     make_clustering,
 )
-from pyriemann.clustering import Kmeans
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from divlearn.cluster import ABKMeans, matched_f1_score, pairwise_f1_score
@@ -82,18 +80,10 @@ REAL: dict[str, Callable[[], Data]] = {
 METHODS: dict[str, Callable[[int, int], Any]] = {
     "log-Euclidean": partial(make_clustering, "LE"),
     "Karcher": partial(make_clustering, "Karcher"),
-    "paper, E": partial(make_clustering, "E"),
-    "paper, NE": partial(make_clustering, "NE"),
     "(0.5, 1.5), 1 start": lambda k, seed: ABKMeans(k, n_init=1, random_state=seed),
     "ABKMeans": partial(make_clustering, "ABKMeans"),
     "likelihood": lambda k, seed: ABKMeans(k, "likelihood", random_state=seed),
     "mixture": partial(make_clustering, "ABMixture"),
-}
-PEERS: dict[str, Callable[[int, int], Any]] = {
-    f"pyRiemann {metric}": lambda k, seed, metric=metric: Kmeans(
-        k, metric=metric, n_init=1, tol=TOLERANCE, random_state=seed
-    )
-    for metric in GOALS
 }
 
 

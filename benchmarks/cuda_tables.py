@@ -56,9 +56,10 @@ def markdown(results: dict[str, Any]) -> str:
         "# Benchmarks on a GPU",
         "Made by `python benchmarks/gpu.py --json benchmarks/results/cuda.json --markdown "
         "docs/benchmarks_gpu.md`; do not edit.",
-        f"{results['gpu']}; CuPy {versions['cupy']}, torch {versions['torch']}, NumPy "
-        f"{versions['numpy']}; native engine on {results['cores']} cores of the same machine, "
-        f"{results['instruction_set']}. float64, Wishart data, pairs (matrix, atom) per second, "
+        f"{results['gpu']}; divlearn {versions['divlearn']}, CuPy {versions['cupy']}, torch "
+        f"{versions['torch']}, NumPy {versions['numpy']}; native engine on "
+        f"{results['cores']} cores of the same machine, {results['instruction_set']}. "
+        "float64, Wishart data, pairs (matrix, atom) per second, "
         "public verbs with the data on the device that works on it; medians of five runs, of three "
         "for others, of one for torch and CuPy at d > 32, each after one to warm up. torch: "
         "`torch.linalg.eigvalsh`/`eigh` of whitened matrices with the products and f around "

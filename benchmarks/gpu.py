@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 from cuda_tables import markdown
 
+import divlearn
+
 DIMENSIONS = (5, 8, 18, 23, 29, 42, 51, 102)
 POINT = (0.7, 0.9)  # nothing special: the spectral route
 CHUNK = 16_384
@@ -329,7 +331,12 @@ def measure(dimensions: tuple[int, ...]) -> dict[str, Any]:
         "gpu": torch.cuda.get_device_name(),
         "cores": len(os.sched_getaffinity(0)),
         "instruction_set": instruction_sets()[0],
-        "versions": {"cupy": cp.__version__, "torch": torch.__version__, "numpy": np.__version__},
+        "versions": {
+            "divlearn": divlearn.__version__,
+            "cupy": cp.__version__,
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+        },
         "rates": {},
     }
     measure_some(list(SECTIONS), results)

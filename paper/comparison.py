@@ -20,7 +20,6 @@ class Row(NamedTuple):
     error: float | None = None
     paper: float | None = None
     decimals: int = 1
-    earlier: bool = False  # whether an earlier version of the library computed it
 
     @classmethod
     def of(
@@ -47,7 +46,7 @@ class Row(NamedTuple):
             text += f" +- {self.error:.{self.decimals}f}"
         if self.paper is not None:
             text += f" ({self.paper:g}{'*' * self.differs})"
-        return f"_{text}_" if self.earlier else text
+        return text
 
 
 class Claim(NamedTuple):

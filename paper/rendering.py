@@ -23,24 +23,13 @@ class Found(NamedTuple):
 
 
 def find(experiment: Experiment, protocol: Protocol, results: Results) -> Found:
-    """Gather the results of an experiment.
-
-    Lines with the key "experiment/row/column" are figures that an earlier version computed, of
-    which no single runs are kept; they stand where there is nothing newer.
-    """
+    """Gather the results of an experiment."""
     cells = distinct_cells(experiment, protocol)
     records = {cell.key: record(results, cell) for cell in cells}
     done = [one for one in records.values() if one is not None]
-    rows = {(row.row, row.column): row for row in experiment.rows(done)}
-    for line in results.values():
-        place = line.get("row", ""), line.get("column", "")
-        known = rows.get(place)
-        if line["key"].startswith(f"{experiment.name}/") and (not known or known.value is None):
-            error, paper, decimals = line["error"], line["paper"], line["decimals"]
-            rows[place] = Row(*place, line["value"], error, paper, decimals, earlier=True)
     there = {one["data"] for one in done}
     n_missing = sum(records[cell.key] is None for cell in cells if cell.data in there)
-    return Found(experiment, list(rows.values()), done, n_missing)
+    return Found(experiment, list(experiment.rows(done)), done, n_missing)
 
 
 def distinct_cells(experiment: Experiment, protocol: Protocol) -> list[Cell]:
@@ -148,8 +137,7 @@ def document(
     ]
     if claims:
         parts.append("\n".join(claims_table(claims)))
-    earlier = any(row.earlier for one in every for row in one.rows)
-    parts.append(_how_to_read(protocol, earlier))
+    parts.append(_how_to_read(protocol))
     if used:
         rows = [f"| {one.title} | {one.paper} | {one.why} |" for one in used]
         parts.append("\n".join(["| data | in the paper | differs by |", "|---|---|---|", *rows]))
@@ -163,14 +151,12 @@ def document(
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def _how_to_read(protocol: Protocol, earlier: bool) -> str:
+def _how_to_read(protocol: Protocol) -> str:
     said = [
         "Tables have our figures with standard errors, and in parentheses those of the paper. A "
         "star marks a difference of more than two standard errors. Standard errors are over "
         "splits, runs or draws, or binomial if there is one test set."
     ]
-    if earlier:
-        said.append("_Figures in italics_ are those of version 0.1.")
     said.append(
         f"IDDL has {protocol.atoms_per_class} atoms per class and the set-up of the paper's text "
         "(`IDDLClassifier.paper()`): log-Euclidean k-means, a grid search of (alpha, beta), gamma "

@@ -41,7 +41,7 @@ print(methods["mixture, divergence learned"].summary(X))
 # The picture places similar matrices close together (t-SNE of Stein distances). Every panel shows
 # the same points. Colours show groups or clusters, and titles the agreement (F1). k-means often
 # merges two groups and splits another; the mixture escapes such local optima. This is one draw of
-# data: :doc:`/benchmarks_clustering` has means over several draws, and speeds.
+# data: :doc:`/results` has means over several draws.
 
 distances = get_divergence("stein").pairwise(X, squared=False)
 layout = TSNE(metric="precomputed", init="random", method="exact", max_iter=500, random_state=0)

@@ -32,10 +32,9 @@ print(answer.summary())
 # expect on new subjects. For each fold, rule and divergence are chosen on the other folds and
 # scored on this one, because the best of all scores would be biased upwards. Here the estimator to
 # use is ``DivergenceKNN(1, "log-cosh")``. Second, it compares the rules, and its p-values say which
-# differences are more than chance. The first accuracy includes the choice of the rule; those "by
-# rule" include only the choice of the divergence. The learned point is recommended only if it is
-# significantly better than the best named divergence. If no rule is better than chance, the answer
-# recommends none.
+# differences are more than chance. The learned point is recommended only if it is significantly
+# better than the best named divergence. If no rule is better than chance, the answer recommends
+# none.
 #
 # ``named`` has the accuracy of every named divergence for means and neighbours. The nearest mean
 # needs a robust divergence: log-cosh, Stein or reverse Burg, which is Burg with X and Y exchanged.

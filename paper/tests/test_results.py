@@ -75,22 +75,6 @@ def check_that_some_cells_are_enough(found, path):
     assert "Cells still to be computed: 7." in text
 
 
-def test_figures_of_an_earlier_version_stand_where_there_is_nothing_newer(found_of):
-    found = found_of("cluster-table")
-    place = {"row": "KTH-TIPS2 (authors)", "value": 0.9, "error": 0.1, "paper": 0.5, "decimals": 3}
-    results = {
-        key: {"key": key, "column": column} | place
-        for column in ("LE", "other")
-        if (key := f"cluster-table/KTH/{column}")
-    }
-    rows = rendering.find(found.experiment, TINY, results).rows
-    assert [str(row) for row in rows] == ["_0.900 +- 0.100 (0.5*)_"] * 2
-    cell = next(c for c in found.experiment.cells(TINY) if (c.source, c.method) == ("kth", "LE"))
-    newer = {cell.key: {"key": cell.key, "seconds": 1.0, "engine": "auto", "outcome": {"f1": 0.25}}}
-    rows = rendering.find(found.experiment, TINY, results | newer).rows
-    assert {row.column: row.value for row in rows if row.value} == {"LE": 0.25, "other": 0.9}
-
-
 def test_tables_share_cells():
     names = ("standard-measures", "state-of-the-art", "losses", "atoms")
     keys = [{cell.key for cell in EXPERIMENTS[name].cells(TINY)} for name in names]

@@ -92,7 +92,7 @@ def test_which_and_fit_pass_them_on(capsys, folder, data):
     assert scores == pytest.approx({row["name"]: row["score"] for row in answer.table()})
     assert found["score"] == pytest.approx(answer.score)
     printed = run(capsys, "fit", *options, "--model", "kernel", "-o", "m")
-    assert printed.startswith("Folds keep the 16 groups of subject together.")
+    assert printed.startswith("Folds keep the 16 groups of 'subject' together.")
     found = held_out_predictions(load("m"), data[1])
     assert found.accuracy(found.best) < 0.8
 

@@ -117,7 +117,7 @@ def keep_together(dataset: Dataset, groups: str | None, out: Output) -> Labels |
         raise ValueError(
             f"--groups {groups} has 1 group, must have >= 2 to hold one out; leave out --groups"
         )
-    out.say(f"Folds keep the {n_groups} groups of {groups} together.")
+    out.say(f"Folds keep the {n_groups} groups of '{groups}' together.")
     return dataset.groups
 
 
