@@ -186,12 +186,18 @@ def judge_neighbors(
             n_judged = start + len(rows)
     judged = np.sort(order[:n_judged])
     nearest = nearest[:, :, np.argsort(order[:n_judged])]
-    correct = np.empty((n_folds + 1, len(points), n_judged), dtype=np.bool_)
+    return _flag(nearest, folds[judged]), judged
+
+
+def _flag(nearest: RealArray, folds: Indices) -> Flags:
+    """Compare the nearest outside the own fold and each other in turn, and last in all folds."""
+    n_folds, n_judged, n_points = nearest.shape[1:]
+    correct = np.empty((n_folds + 1, n_points, n_judged), dtype=np.bool_)
     correct[-1] = _same_class(nearest)
-    nearest[:, folds[judged], np.arange(n_judged)] = np.inf
+    nearest[:, folds, np.arange(n_judged)] = np.inf
     for left_out in range(n_folds):
         correct[left_out] = _same_class(np.delete(nearest, left_out, axis=1))
-    return correct, judged
+    return correct
 
 
 def _same_class(nearest: RealArray) -> Flags:
