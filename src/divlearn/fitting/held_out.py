@@ -1,5 +1,7 @@
 """Estimators that fit candidates on folds, choose one by held-out data, and fit it again."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
