@@ -50,7 +50,7 @@ class PairSolver {
       : tolerance_(tolerance), pitch_((most + W - 1) / W * W), table_((size_t)most * pitch_),
         rows_(most), order_(most) {
     for (auto* one : {&slope_, &bound_slope_, &alpha_, &most_, &diagonal_, &sign_, &rises_, &falls_})
-      one->resize(pitch_);
+      *one = std::vector<double>(pitch_);  // inlined: shared code would be of one instruction set
   }
 
   // Class a, of sign 1, has the rows [a, a_end), the other [b, b_end).
