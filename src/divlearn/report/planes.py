@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,7 +45,13 @@ _LOW = 0.15  # share of the axis at its lower end
 _ROOM = 0.06  # margin beyond the outermost point, as a share of the whole
 
 
-Mark = tuple[Point, str]  # a divergence, and its name
+class PlanePoint(NamedTuple):
+    """A divergence with a name, and the value of its cell as text, empty outside the map."""
+
+    name: str
+    alpha: float
+    beta: float
+    value: str
 
 
 def plane_section(
@@ -68,19 +74,18 @@ def plane_section(
     """
     rows, columns, table = (np.asarray(one, dtype=float) for one in (alphas, betas, values))
 
-    def show(alpha: float, beta: float) -> str:
-        """Return the value of a cell as text, empty outside the map."""
+    def describe(name: str, alpha: float, beta: float) -> PlanePoint:
         row, column = _locate(rows, alpha), _locate(columns, beta)
         inside = row is not None and column is not None and np.isfinite(table[row, column])
-        return format(table[row, column], value_format) if inside else ""
+        value = format(table[row, column], value_format) if inside else ""
+        return PlanePoint(name, float(alpha), float(beta), value)
 
-    named = [((one.alpha, one.beta), TITLES[name]) for name, one in NAMED.items()]
-    marked = _merge(learned)
-    values_at = [show(*point) for point, _ in (*named, *marked)]
-    traces = [_points(named, values_at, "named divergence", label, _CIRCLE)]
+    named = [describe(TITLES[name], one.alpha, one.beta) for name, one in NAMED.items()]
+    marked = [describe(text, *point) for point, text in _merge(learned)]
+    traces = [_points(named, "named divergence", label, _CIRCLE)]
     if marked:
         star = _STAR if len(marked) == 1 else _DOTS
-        traces.append(_points(marked, values_at[len(named) :], mark, label, star))
+        traces.append(_points(marked, mark, label, star))
     if len(rows):
         traces.insert(0, _map(rows, columns, table, label, value_format, floor))
     figure = _plane(traces, rows, columns, named, marked)
@@ -89,11 +94,9 @@ def plane_section(
         for i, alpha in enumerate(rows)
         for j, beta in enumerate(columns)
     ]
-    known = list(zip((*named, *marked), values_at, strict=True))
-    points = [(*point, value, name) for (point, name), value in known]
+    points = [(one.alpha, one.beta, one.value, one.name) for one in (*named, *marked)]
     data = [("alpha", "beta", label, "point"), *cells, *points]
-    shown = known[: len(named) + _IN_TEXT]
-    listed = "; ".join(f"{name} {value}".strip() for (_, name), value in shown)
+    listed = "; ".join(f"{one.name} {one.value}".strip() for one in (*named, *marked[:_IN_TEXT]))
     text = f"{label} over alpha and beta. {listed}."
     return Section("plane", title, note=note, charts=[Chart(figure, text)], data=data)
 
@@ -127,17 +130,17 @@ def _map(
 
 
 def _points(
-    marks: Sequence[Mark], values: Sequence[str], name: str, label: str, marker: dict[str, object]
+    points: Sequence[PlanePoint], name: str, label: str, marker: dict[str, object]
 ) -> BaseTraceType:
     return plotly().Scatter(
         mode="markers",
         name=literal(name),
-        x=[alpha for (alpha, _), _ in marks],
-        y=[beta for (_, beta), _ in marks],
+        x=[point.alpha for point in points],
+        y=[point.beta for point in points],
         hovertext=[
-            f"<b>{literal(text)}</b><br>{_ALPHA} = {alpha:g}, {_BETA} = {beta:g}"
-            + (f"<br>{literal(label)} {value}" if value else "")
-            for ((alpha, beta), text), value in zip(marks, values, strict=False)
+            f"<b>{literal(point.name)}</b><br>{_ALPHA} = {point.alpha:g}, {_BETA} = {point.beta:g}"
+            + (f"<br>{literal(label)} {point.value}" if point.value else "")
+            for point in points
         ],
         hoverinfo="text",
         marker=marker,
@@ -149,24 +152,24 @@ def _plane(
     traces: Sequence[BaseTraceType],
     alphas: RealArray,
     betas: RealArray,
-    named: Sequence[Mark],
-    marked: Sequence[Mark],
+    named: Sequence[PlanePoint],
+    marked: Sequence[PlanePoint],
 ) -> Figure:
     """Put traces on square axes, with the names of the named points."""
-    places = np.array([point for point, _ in (*named, *marked)]).T
+    places = np.array([(one.alpha, one.beta) for one in (*named, *marked)]).T
     across, up = _extent(alphas, places[0]), _extent(betas, places[1])
     lower, sizes = (np.array([f(axis) for axis in (across, up)]) for f in (min, np.ptp))
     star = (places[:, -1] - lower) / sizes if len(marked) == 1 else None
     annotations = []
-    for (alpha, beta), name in named:
-        place = ([alpha, beta] - lower) / sizes
+    for one in named:
+        place = ([one.alpha, one.beta] - lower) / sizes
         leftward, below = label_side(place, star)
         above_star = below and place[1] < _LOW  # below it stand the numbers of the axis
         annotations.append(
             {
-                "x": alpha,
-                "y": marked[0][0][1] if above_star else beta,
-                "text": name,
+                "x": one.alpha,
+                "y": marked[0].beta if above_star else one.beta,
+                "text": one.name,
                 "showarrow": False,
                 "xanchor": "right" if leftward else "left",
                 "yshift": 22 if above_star else -18 if below else 18,
@@ -254,7 +257,7 @@ def edges(grid: RealArray) -> RealArray:
     return np.concatenate([[2 * grid[0] - middles[0]], middles, [2 * grid[-1] - middles[-1]]])
 
 
-def _merge(learned: Sequence[tuple[float, float, str]]) -> list[Mark]:
+def _merge(learned: Sequence[tuple[float, float, str]]) -> list[tuple[Point, str]]:
     """Join points at the same place, of which only the last could be pointed at."""
     texts: dict[Point, list[str]] = {}
     for alpha, beta, text in learned:
