@@ -8,7 +8,7 @@ import pytest
 import divlearn
 from divlearn import spd
 from divlearn.cli.app import run
-from divlearn.committee.base import floored, sharpened
+from divlearn.committee.weights import floored, sharpened
 from divlearn.datasets import make_wishart_clusters
 from divlearn.judge import which_divergence
 

@@ -14,7 +14,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_score
 
 from divlearn.committee import MEMBERS, SPDClassifier
-from divlearn.committee.base import average, count_samples, find_simple, fit_average, floored
+from divlearn.committee.weights import average, count_samples, find_simple, fit_average, floored
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines.cpu import cpu_engine
 from divlearn.log_vectors import log_vectors

@@ -19,7 +19,7 @@ from sklearn.svm import SVR
 
 import divlearn
 from divlearn.committee import REGRESSORS, CrossValidatedRegressor, SPDRegressor
-from divlearn.committee.base import fit_number_average
+from divlearn.committee.weights import fit_number_average
 from divlearn.datasets import make_wishart_clusters
 from divlearn.kernels import DivergenceKernel, DivergenceKernelRegressor
 from divlearn.kernels.tables import symmetric_table

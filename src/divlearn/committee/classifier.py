@@ -13,15 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import ClassWeight, RandomState
-from divlearn.committee.base import (
-    Average,
-    Committee,
-    MemberNames,
-    find_simple,
-    fit_average,
-    floored,
-    sharpened,
-)
+from divlearn.committee.base import Committee, MemberNames
+from divlearn.committee.weights import Average, find_simple, fit_average, floored, sharpened
 from divlearn.committee.wrapped import CalibratedClassifier
 from divlearn.engines import Engine
 from divlearn.fitting.folds import Splitter

@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import RandomState
-from divlearn.committee.base import Average, Committee, MemberNames, find_simple, fit_number_average
+from divlearn.committee.base import Committee, MemberNames
+from divlearn.committee.weights import Average, find_simple, fit_number_average
 from divlearn.committee.wrapped import CrossValidatedRegressor
 from divlearn.engines import Engine
 from divlearn.fitting.folds import Splitter
