@@ -103,6 +103,7 @@ struct SoftmaxHead {
   const double* bias;     // (columns): the direction that is not penalised, zero without a bias
   double penalty, damping;
   double enough;          // size of the residual at which to stop
+  double least_gain;      // of a product, against the mean of those before, to go on
   int most_products;
 };
 

@@ -348,7 +348,7 @@ template <class T>
 void softmax_step(const std::string& isa, nb::ndarray<const T, nb::c_contig, nb::device::cpu> design,
                   ConstArray shares, ConstArray weights, ConstArray scale, ConstArray bias,
                   ConstArray gradient, Array step, double penalty, double damping, double enough,
-                  int most_products, int threads) {
+                  double least_gain, int most_products, int threads) {
   const Kernels& kernels = find(isa);
   require(design.ndim() == 2 && design.size() > 0, "a design must be (samples, columns)");
   const size_t samples = design.shape(0), columns = design.shape(1);
@@ -359,7 +359,7 @@ void softmax_step(const std::string& isa, nb::ndarray<const T, nb::c_contig, nb:
       (int64_t)samples, (int)columns, (int)outputs, shares.data(),
       checked(weights, samples, "wrong size of weights"),
       checked(scale, columns, "wrong size of scale"), checked(bias, columns, "wrong size of bias"),
-      penalty, damping, enough, most_products};
+      penalty, damping, enough, least_gain, most_products};
   const double* slopes = checked(gradient, size, "wrong size of gradient");
   double* target = checked(step, size, "wrong size of step");
   {

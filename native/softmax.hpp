@@ -190,14 +190,17 @@ static void softmax_step(const SoftmaxHead& head, const T* design, int threads, 
   for (size_t i = 0; i < size; ++i) residual[i] = -gradient[i];
   scale();
   for (size_t i = 0; i < size; ++i) direction[i] = scaled[i], step[i] = 0;
-  double power = inner(size, residual, scaled);
-  for (int k = 0; k < head.most_products && !interrupted(); ++k) {
+  double power = inner(size, residual, scaled), all_gain = 0;
+  for (int k = 1; k <= head.most_products && !interrupted(); ++k) {
     hessian.multiply(direction, product);
     const double curvature = inner(size, direction, product);
     if (!(curvature > 0)) break;
     const double length = power / curvature;
     for (size_t i = 0; i < size; ++i) step[i] += length * direction[i];
     for (size_t i = 0; i < size; ++i) residual[i] -= length * product[i];
+    const double gain = 0.5 * length * power;  // of this product, in a quadratic objective
+    all_gain += gain;
+    if (k * gain <= head.least_gain * all_gain) break;
     if (inner(size, residual, residual) <= head.enough * head.enough) break;
     scale();
     const double following = inner(size, residual, scaled);

@@ -81,6 +81,7 @@ def test_a_step_solves_newtons_equation(n, n_columns, n_outputs, dtype, rtol):
         penalty=0.1,
         damping=0.05,
         enough=1e-12 if dtype == np.float64 else 1e-5,
+        least_gain=0.0,
         most_products=500,
     )
     penalty = 0.2 * (np.eye(n_columns) - np.outer(bias, bias)) + 0.05 * np.eye(n_columns)
@@ -98,7 +99,7 @@ def test_neither_depends_on_the_number_of_threads():
         _native.softmax_sums(SETS[0], *known, shares, gradient, totals, threads)
         step, ones = np.empty((40, 30)), np.ones(40)
         known = design, shares, weights, ones, 0 * ones, gradient
-        _native.softmax_step(SETS[0], *known, step, 1e-2, 0.0, 1e-9, 20, threads)
+        _native.softmax_step(SETS[0], *known, step, 1e-2, 0.0, 1e-9, 0.0, 20, threads)
         results.append((gradient, totals, step))
     for first, second in zip(*results, strict=True):
         np.testing.assert_array_equal(first, second)

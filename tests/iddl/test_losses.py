@@ -273,6 +273,21 @@ def test_rough_heads_leave_out_what_the_penalty_suppresses():
     assert 0 <= rough.value - exact.value < 1e-4
 
 
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-4])
+@pytest.mark.parametrize("gamma", [1e-2, 1e-4])
+def test_rough_heads_of_many_classes_are_nearly_the_best(gamma, tolerance, engine):
+    rng = np.random.default_rng(0)
+    y = np.arange(400) % 40
+    features = (rng.standard_normal((40, 60))[y] + 2 * rng.standard_normal((400, 60))) / 2
+    given = features @ rng.standard_normal((60, 60)), np.eye(40)[y], np.full(400, 1 / 400)
+    exact, rough = (
+        solve(loss, *given, gamma, engine=engine)
+        for loss in (SoftmaxLoss(), SoftmaxLoss().with_tolerance(tolerance))
+    )
+    assert 0 <= rough.value - exact.value < tolerance
+
+
 @pytest.mark.parametrize("name", ["softmax", "hinge"])
 def test_sums_over_many_rows_do_not_depend_on_threads(name, monkeypatch):
     features, targets, weights, _ = problem(n=2100)

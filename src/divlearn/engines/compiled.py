@@ -61,6 +61,7 @@ def newton_step(
     penalty: float,
     damping: float,
     enough: float,
+    least_gain: float,
     most_products: int,
 ) -> RealArray:
     """Solve for a Newton step by conjugate gradients.
@@ -80,6 +81,8 @@ def newton_step(
         The Hessian includes 2 penalty (I - bias bias^T) + damping I.
     enough : float
         Size of the residual at which to stop.
+    least_gain : float
+        Gain of a product, relative to the mean of those so far, at which to stop.
     most_products : int
 
     Returns
@@ -95,6 +98,7 @@ def newton_step(
         penalty,
         damping,
         enough,
+        least_gain,
         most_products,
         _count_threads(len(design) * gradient.size),
     )

@@ -27,6 +27,7 @@ _FLAT = 0.3  # slope along a step, relative to that at its start, at which a sea
 _ROUNDING = 1e-14
 _LAST_GAIN = 100  # times the tolerance: root of the relative gain of a step that is the last
 _SINGLE = 1e-5  # least tolerance for which single precision finds directions
+_LEAST_GAIN = 0.2  # of a product, relative to the mean of those before, if few digits do
 _NEGLIGIBLE = 0.05  # of a penalty: variance of a direction that it leaves less than a hundredth of
 _DAMPING = 1e-2
 _TINY = float(np.finfo(float).tiny)
@@ -120,6 +121,7 @@ class _Newton:
         self._loss, self._samples, self._gamma = loss, samples, gamma
         self._n_features, n_outputs = map(len, samples.centre)
         rough = loss.tolerance >= _SINGLE
+        self._least_gain = _LEAST_GAIN if rough else 0.0
         spread, basis = samples.components
         left_out = np.searchsorted(spread, _NEGLIGIBLE * gamma) if rough else 0
         left_out = min(int(left_out), len(spread) - 1)
@@ -228,6 +230,7 @@ class _Newton:
             penalty=self._gamma,
             damping=damping,
             enough=enough,
+            least_gain=self._least_gain,
             most_products=_CG_STEPS,
         )
 
@@ -237,18 +240,21 @@ class _Newton:
         residual = -state.gradient
         direction = residual / scale
         power = float(np.vdot(residual, direction))
-        for _ in range(_CG_STEPS):
+        all_gain = 0.0
+        for k in range(1, _CG_STEPS + 1):
             product = self._multiply(state, direction) + 2 * direction @ self._penalty
             product = product + damping * direction
             curvature = float(np.vdot(direction, product))
             if curvature <= 0:
                 break
             length = power / curvature
+            gain = 0.5 * length * power
+            all_gain += gain
             step = step + length * direction
             residual = residual - length * product
             z = residual / scale
             size, following = _fetch(np.linalg.norm(residual), np.vdot(residual, z))
-            if size <= enough:
+            if size <= enough or k * gain <= self._least_gain * all_gain:
                 break
             direction, power = z + following / power * direction, following
         return step
