@@ -94,7 +94,7 @@ def cost_table(results: Results) -> list[str]:
     for method in results.methods:
         seconds = [s for name in results.data for s in results.numbers(SECONDS, name, method)]
         rows.append([METHODS[method].title, str(len(seconds)), f"{sum(seconds):.0f}"])
-    return _table(["processor time", "splits", "seconds of one thread, all splits"], rows)
+    return _table(["method", "splits", "seconds of one thread, all splits"], rows)
 
 
 def member_table(results: Results) -> list[str]:

@@ -134,9 +134,10 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def percent(values: Sequence[float]) -> str:
+def percent(values: Sequence[float], sign: str = "") -> str:
     spread = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-    return f"{100 * np.mean(values):.1f}" + ("" if np.isnan(spread) else f" +- {100 * spread:.1f}")
+    mean = f"{100 * np.mean(values):{sign}.1f}"
+    return mean if np.isnan(spread) else f"{mean} +- {100 * spread:.1f}"
 
 
 def accuracy_rows(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
@@ -154,19 +155,25 @@ def accuracy_rows(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
                 row.append("not possible" if refused else percent(values) if values else "-")
             best = "whole" if row[-2] in ("not possible", "-") else "groups"
             gains = [by[best][seed] - by["none"][seed] for seed in by["none"] if seed in by[best]]
-            rows.append([*row, f"{100 * np.mean(gains):+.1f}" if gains else "-"])
+            rows.append([*row, percent(gains, sign="+") if gains else "-"])
     return rows
 
 
 def report(results: dict[str, Any]) -> str:
-    headings = ["data", "classifier", "splits", *HOW.values(), "gain, by group where possible"]
+    headings = ["data", "classifier", "splits", *HOW.values(), "gain over without"]
     parts = [
         machine_line(results["machine"]) + ".",
-        "Accuracy in %, mean and standard error over splits:",
+        "Accuracy in %, mean and standard error over splits. `DivergenceMDM` and `Recenter` use "
+        "AIRM. The gain is that by group, or that of each part as a whole where groups have one "
+        "class each. A dash means that it was not run.",
         table(headings, accuracy_rows(results["cells"])),
     ]
     for name, title, columns in (
-        ("batches", "matrices given together", ("without", "Recenter", "each batch by its mean")),
+        (
+            "batches",
+            "matrices given together",
+            ("without", "Recenter", "each batch by its own mean alone"),
+        ),
         ("gestures", "gestures in the new session", ("without", "Recenter")),
     ):
         curve = results.get("curves", {}).get(name, {})

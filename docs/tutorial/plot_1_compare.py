@@ -2,9 +2,9 @@
 1. What a divergence changes
 ============================
 
-A covariance matrix is symmetric and positive definite (SPD). To classify, cluster or average such
-matrices, you first need a way to compare two of them. There are many, and they do not agree. This
-chapter shows where they differ, and why that matters for your data.
+A covariance matrix of enough samples is symmetric and positive definite (SPD). To classify, cluster
+or average such matrices, you first need a way to compare two of them. There are many, and they do
+not agree. This chapter shows where they differ, and why that matters for your data.
 """
 
 # %%
@@ -12,7 +12,8 @@ chapter shows where they differ, and why that matters for your data.
 # --------------------------
 # We simulate a small brain-computer interface: 12 subjects, 8 channels, 3 mental states. A quarter
 # of the recordings contain an artifact, such as a movement or a loose electrode. The covariance of
-# a recording describes how its channels vary together.
+# a recording describes how its channels vary together. The simulated signals have mean zero;
+# subtract the mean of every channel of yours.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -27,11 +28,11 @@ print(f"{recordings.shape} recordings, {X.shape} matrices, {len(set(y))} states"
 # Compare two matrices
 # --------------------
 # The eigenvalues :math:`\lambda_i` of :math:`X Y^{-1}` describe how X differs from Y: they are all
-# 1 if X = Y. An alpha-beta divergence is a sum :math:`\sum_i f(\log \lambda_i)`, and the function f
-# has two parameters, alpha and beta. Well-known divergences are points of the plane (alpha, beta).
-# Factors differ between libraries: at (0, 0), D is half the squared distance of AIRM (the
-# affine-invariant Riemannian metric), and at (1/2, 1/2), four times pyRiemann's squared log-det
-# distance.
+# 1 if X = Y. An alpha-beta divergence is a sum :math:`D(X \| Y) = \sum_i f(\log \lambda_i)`, and
+# the function f (:doc:`/maths` has the formula) has two parameters, alpha and beta. Well-known
+# divergences are points of the plane (alpha, beta). Other libraries use other constant factors: at
+# (0, 0), D is half the squared distance of AIRM (the affine-invariant Riemannian metric), and at
+# (1/2, 1/2), four times pyRiemann's squared log-det distance.
 
 from divlearn import abld, get_divergence
 
@@ -67,12 +68,14 @@ plt.show()
 # disagree on large ratios. Burg grows linearly with large eigenvalues, AIRM with the square of
 # their logarithm, Stein and log-cosh only with the logarithm, log-cosh with half the slope.
 #
-# Now think of an artifact. It inflates one eigenvalue, far to the right of this plot. That one
-# dominates the Burg divergence; under log-cosh, the other seven still count.
+# Now compare a recording X that has an artifact with a matrix Y without. The artifact inflates one
+# eigenvalue, far to the right of this plot. That one dominates the Burg divergence; under log-cosh,
+# the other seven still count.
 #
 # What it means for a classifier
 # ------------------------------
-# The simplest classifier assigns a matrix to the class whose mean is nearest. Both the mean and
+# The simplest classifier assigns a matrix to the class whose mean is nearest. The mean in a
+# divergence is the matrix M that minimises :math:`\sum_i D(X_i \| M)`, so both the mean and
 # "nearest" depend on the divergence. We hold out three subjects at a time, with and without
 # artifacts.
 

@@ -9,8 +9,9 @@ groups to estimate the accuracy, remove the shift between them, and check the pr
 # %%
 # Groups
 # ------
-# Recordings of one subject resemble each other. Here subjects differ more than in the chapters
-# before (``shift=0.4``). Random folds put every subject into both the training and the test part.
+# Recordings of one subject resemble each other. Here the channels of every subject are mixed by a
+# random matrix that is four times as far from the identity as in the chapters before (``shift=0.4``
+# instead of 0.1). Random folds put every subject into both the training and the test part.
 # Group folds do not.
 
 import matplotlib.pyplot as plt
@@ -49,12 +50,12 @@ for kind, accuracy in before.items():
 #
 # Shift
 # -----
-# Subjects differ by a linear map of their channels, that is by a congruence
-# :math:`X \mapsto A X A^T`. `~divlearn.transfer.Recenter` removes most of it: it maps the mean M of
-# every subject to the identity, :math:`X \mapsto M^{-1/2} X M^{-1/2}`. It needs no labels, so it
-# also works for a new subject. The mean has to be robust: we use that of log-cosh, since artifacts
-# would distort others. Each subject is centred by its own matrices, so held-out subjects do not
-# affect the training data.
+# In this simulation, and roughly in real EEG, subjects differ by a linear map of their channels,
+# that is by a congruence :math:`X \mapsto A X A^T`. `~divlearn.transfer.Recenter` removes most of
+# it: it maps the mean M of every subject to the identity, :math:`X \mapsto M^{-1/2} X M^{-1/2}`. It
+# needs no labels, so it also works for a new subject. The mean has to be robust: we use that of
+# log-cosh, since artifacts would distort others. Each subject is centred by its own matrices, so
+# held-out subjects do not affect the training data.
 
 from divlearn import Recenter
 
@@ -115,6 +116,7 @@ plt.show()
 # - Does every subject, image or session stay in one fold? Pass ``groups``.
 # - Is the best model significantly better? `~divlearn.judge.evaluate` compares models on
 #   the same folds.
-# - Does new data come from other sites or subjects? Hold out whole ones, and use `Recenter`.
+# - Does new data come from other sites or subjects? Hold out whole ones. Use `Recenter` if classes
+#   are about equally frequent in each; otherwise it may cost accuracy (:doc:`/transfer`).
 # - Do you use probabilities? Look at their log-loss, not only at accuracy.
 # - Is the data itself sound? ``divlearn doctor`` or `divlearn.judge.examine` lists its problems.

@@ -121,7 +121,8 @@ class _Newton:
         self._loss, self._samples, self._gamma = loss, samples, gamma
         self._n_features, n_outputs = map(len, samples.centre)
         rough = loss.tolerance >= _SINGLE
-        self._least_gain = _LEAST_GAIN if rough else 0.0
+        # Where curvature jumps, as that of hinges does, steps that stop early lead astray.
+        self._least_gain = _LEAST_GAIN if rough and isinstance(loss, SoftmaxLoss) else 0.0
         spread, basis = samples.components
         left_out = np.searchsorted(spread, _NEGLIGIBLE * gamma) if rough else 0
         left_out = min(int(left_out), len(spread) - 1)
