@@ -235,7 +235,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
             own = self.simple_ not in self.members  # of the user, who has the estimator
             members = f"[({self.simple_!r}, ...)]" if own else f"({self.simple_!r},)"
             text += (
-                f" {self.simple_} alone is as good within one standard error; "
+                f" {self.simple_} alone is as good or better, up to one standard error; "
                 f"{type(self).__name__}({members}) is simpler."
             )
         return text
