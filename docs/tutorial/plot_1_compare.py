@@ -68,9 +68,9 @@ plt.show()
 # disagree on large ratios. Burg grows linearly with large eigenvalues, AIRM with the square of
 # their logarithm, Stein and log-cosh only with the logarithm, log-cosh with half the slope.
 #
-# Now compare a recording X that has an artifact with a matrix Y without. The artifact inflates one
-# eigenvalue, far to the right of this plot. That one dominates the Burg divergence; under log-cosh,
-# the other seven still count.
+# Consider a recording X with an artifact and a matrix Y without one. The artifact inflates one
+# eigenvalue, usually to more than 1,000, which is beyond the right edge of this plot. This
+# eigenvalue dominates the Burg divergence; under log-cosh, the other seven still count.
 #
 # What it means for a classifier
 # ------------------------------

@@ -33,13 +33,14 @@ print(answer.summary())
 # Read the answer in two steps. First, it recommends a rule and a divergence, with the accuracy to
 # expect on new subjects. The best of all scores would be too high, so this accuracy comes from
 # nested cross-validation: for each fold, rule and divergence are chosen on the other folds, and
-# scored on this one. Here the estimator to
-# use is ``DivergenceKNN(1, "log-cosh")``. Second, it compares the rules, and its p-values say which
-# differences are more than chance. The learned point is recommended only if it is significantly
-# better than the best named divergence. If no rule is better than chance, the answer recommends
-# none.
+# scored on this one. Here the estimator to use is ``DivergenceKNN(1, "log-cosh")``. Second, it
+# compares the rules. Its p-values come from a permutation test of paired differences: the test
+# flips the signs of whole subjects at random, and is adjusted for the number of comparisons
+# (max-T). A small p-value means that a difference is more than chance. The learned point is
+# recommended only if it is significantly better than the best named divergence. If no rule is
+# significantly better than chance, the answer recommends none.
 #
-# ``named`` has the accuracy of every named divergence for means and neighbours. The nearest mean
+# ``answer.named`` has the accuracy of every named divergence for means and neighbours. The nearest mean
 # needs a robust divergence: log-cosh, Stein or reverse Burg. With the nearest neighbour, artifacts
 # do less harm.
 
@@ -84,14 +85,16 @@ for train, test in GroupKFold(3).split(X, y, subjects):
 # to be fast: it judges log-cosh with the AIRM mean, which artifacts distort. The divergence that is
 # chosen gets its exact mean.
 #
-# So if you can set data aside, call `which_divergence` on the training data, and pass the
-# divergence that it recommends by name, to ``DivergenceMDM`` or ``DivergenceKNN``. Use "choose"
-# where a pipeline has to choose by itself.
+# So if you can set data aside, call `which_divergence` on the training data. Pass the divergence
+# that it recommends, a name or a pair (alpha, beta), to the estimator of the recommended rule:
+# ``DivergenceMDM`` for the nearest mean, ``DivergenceKNN(1, ...)`` for the nearest neighbour. Use
+# "choose" where a pipeline has to choose by itself.
 #
 # Without labels
 # --------------
 # Without labels, likelihood takes the place of accuracy. Every divergence D defines distributions
-# of matrices, :math:`p(X) \propto e^{-\kappa D(X \| C)}`, with a centre C and a concentration
+# of matrices with the density :math:`p(X) \propto e^{-\kappa D(X \| C)}` with respect to the
+# affine-invariant volume :math:`\det(X)^{-(d+1)/2} dX`. They have a centre C and a concentration
 # :math:`\kappa`. Both are fitted to the data, and the divergence of the highest likelihood is the
 # one to cluster with (:doc:`/clustering`). Covariances of Gaussian samples follow the Wishart
 # distribution, whose divergence is Burg's, (0, 1):

@@ -41,7 +41,8 @@ print(kernel.message_)
 # -----
 # IDDL (information divergence and dictionary learning) encodes a matrix by its divergences to
 # *atoms*, which are SPD matrices too. It learns the atoms and a linear classifier, the head,
-# together. These atoms are "of full rank"; those of lower rank follow below.
+# together. Models with such atoms are "of full rank". Models of lower rank have filters instead of
+# atoms, and follow below.
 
 iddl = IDDLClassifier(random_state=0)
 iddl.fit(X[train], y[train], groups=subjects[train])
@@ -53,7 +54,7 @@ print(iddl.summary())
 # keeps it twice: with its initial and with its learned atoms. It does this for full rank, and also
 # for ranks 1 and 4: a model of rank p learns *filters* V with p columns instead of atoms, and
 # compares the p x p matrices V^T X V. All these models are averaged, together with discriminant
-# analysis of their features; :doc:`/classifiers` says when some are left out. The table shows how
+# analyses of their features; :doc:`/classifiers` says when some are left out. The table shows how
 # much the heads of full rank rely on each divergence: least on Burg, which artifacts mislead.
 
 # %%
@@ -62,15 +63,17 @@ print(iddl.summary())
 # No kind of model wins on all data. `SPDClassifier` fits eight and averages their probabilities.
 # The simplest is logistic regression on tangent vectors, the entries of
 # :math:`\log(M^{-1/2} X M^{-1/2})` with the mean M. The weights of the average maximise the
-# likelihood of held-out labels. It is the model to try first: a fit takes seconds for hundreds of
-# matrices, and about half a minute for 5,000 of size 16 (:doc:`/growth`).
+# likelihood of held-out labels. `SPDClassifier` is the model to try first. A fit takes seconds for
+# hundreds of matrices, and about 20 seconds for 4,000 to 8,000 matrices of size 16 with four
+# threads (:doc:`/growth`).
 
 committee = SPDClassifier(random_state=0).fit(X[train], y[train], groups=subjects[train])
 print(committee.summary())
 
 # %%
 # Here the nearest neighbour and the kernel machine have the highest held-out accuracies of all
-# members, and the largest weights. The last sentence of the summary above names a single member
+# members. The nearest neighbour has the largest weight; next comes IDDL, whose prior weight is four
+# times that of another member, and then the kernel machine. The last sentence of the summary above names a single member
 # that does as well as the average, if there is one: try it, too.
 #
 # On new subjects
