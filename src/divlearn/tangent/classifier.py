@@ -178,7 +178,7 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
 
 def space(training: Folded, at: str, number: int) -> tuple[RealArray, RealArray, float]:
     """Whitener of a part, the vectors of all matrices by it, and the deviation of the part's."""
-    X, rows = training.there, training.parts[number][0]
+    X, rows = training.device_matrices, training.parts[number][0]
     whitener: RealArray = np.eye(X.shape[-1])
     if at == "identity":
         vectors = training.log_vectors
