@@ -1,4 +1,4 @@
-"""The classifier to reach for: several kinds, weighted by the likelihood of held-out labels."""
+"""Committee of classifiers, weighted by the likelihood of held-out labels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from divlearn.kernels import DivergenceKernelClassifier
 from divlearn.nearest import DivergenceMDM, NearestClassifier
 from divlearn.tangent.classifier import TangentClassifier
 
-# In the order in which they are fitted: the later, the longer it takes.
+# In the order of their fits: the slowest come last.
 _QUICK: dict[str, Callable[..., BaseEstimator]] = {
     "tangent lda": partial(TangentClassifier, "lda"),
     "tangent logistic": partial(TangentClassifier, "logistic"),
@@ -170,30 +170,30 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
     def _weigh(self, training: Training) -> None:
         data, tested = training.data, training.tested
         rows, members = data.kept[tested], self.members_.values()
-        honest = floored(np.stack([one.oof_proba_[rows] for one in members]))
-        final = np.stack([one._optimistic_proba[rows] for one in members])
+        held_out = floored(np.stack([member.oof_proba_[rows] for member in members]))
+        optimistic = np.stack([member._optimistic_proba[rows] for member in members])
         prior = np.array([_LEARNED_SHARE if name == "iddl" else 1.0 for name in self.members_])
 
         def fit(probabilities: RealArray, rows: Indices, counts: RealArray) -> Average:
             return fit_average(probabilities, data.codes[rows], counts, prior)
 
         counts, units = self._count(training)
-        self.temperature_, average = self._average(training, honest, final, counts, fit)
+        self.temperature_, average = self._average(training, held_out, optimistic, counts, fit)
         self.oof_proba_ = data.spread(tested, average)
-        right = {
+        is_right = {
             name: p.argmax(axis=1) == data.codes[tested]
-            for name, p in zip([*self.members_, "average"], [*honest, average], strict=True)
+            for name, p in zip([*self.members_, "average"], [*held_out, average], strict=True)
         }
         shares = data.sample_weights[tested]
-        self.oof_accuracy_ = {n: float(np.average(r, weights=shares)) for n, r in right.items()}
-        simple = {name: right[name] for name in self.members_ if name != "iddl"}
-        self.simple_ = find_simple(simple, right["average"], counts, units)
+        self.oof_accuracy_ = {n: float(np.average(r, weights=shares)) for n, r in is_right.items()}
+        simple = {name: is_right[name] for name in self.members_ if name != "iddl"}
+        self.simple_ = find_simple(simple, is_right["average"], counts, units)
         say(self, self.summary())
 
     def summary(self) -> str:
         """List the weights of the members, and say whether a single member would do as well."""
         check_is_fitted(self)
-        figures = {name: f"accuracy {one:.1%}" for name, one in self.oof_accuracy_.items()}
+        figures = {name: f"accuracy {share:.1%}" for name, share in self.oof_accuracy_.items()}
         result = f"The average has a held-out accuracy of {self.oof_accuracy_['average']:.1%}."
         return self._summarize("labels", figures, result)
 
