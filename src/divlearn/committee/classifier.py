@@ -18,12 +18,7 @@ from divlearn.committee.weights import Average, find_simple, fit_average, floore
 from divlearn.committee.wrapped import CalibratedClassifier
 from divlearn.engines import Engine
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.labelled import (
-    MatrixClassifierMixin,
-    check_labelled,
-    fit_method,
-    prepare_new,
-)
+from divlearn.fitting.labelled import MatrixClassifierMixin, check_labelled, fit_method, prepare_new
 from divlearn.fitting.progress import say
 from divlearn.fitting.training import Training
 from divlearn.iddl import IDDLClassifier

@@ -20,12 +20,7 @@ from divlearn.engines import Engine
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import MatricesMixin, fit_method, prepare_new
 from divlearn.fitting.progress import say
-from divlearn.fitting.regression import (
-    NumberedTraining,
-    check_numbered,
-    r_squared,
-    restore,
-)
+from divlearn.fitting.regression import NumberedTraining, check_numbered, r_squared, restore
 from divlearn.iddl import IDDLRegressor
 from divlearn.kernels import DivergenceKernelRegressor
 from divlearn.nearest import NearestRegressor

@@ -22,20 +22,8 @@ from divlearn.fitting.calibration import (
     score_all,
     score_middle,
 )
-from divlearn.fitting.held_out import (
-    Folded,
-    Grid,
-    HeldOutEstimator,
-    Judge,
-    in_turn,
-    shares_of,
-)
-from divlearn.fitting.labelled import (
-    Labelled,
-    MatrixClassifierMixin,
-    check_labelled,
-    prepare_new,
-)
+from divlearn.fitting.held_out import Folded, Grid, HeldOutEstimator, Judge, in_turn, shares_of
+from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, check_labelled, prepare_new
 from divlearn.fitting.selection import HeldOut, average_held_out
 
 __all__ = ["Grid", "HeldOutClassifier", "Training", "choose", "in_turn"]
