@@ -80,12 +80,12 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
     def _weigh(self, training: _D) -> None:
         """Weight the members, and keep held-out figures."""
 
-    def _fit(self, kind: type[_D], data: Checked, y: RealArray | Indices, users: Members) -> None:
+    def _fit(self, make: type[_D], data: Checked, y: RealArray | Indices, users: Members) -> None:
         """Fit members to checked data on common folds, and weight them."""
         key = {"X": data.matrices, "y": y, "weights": data.weights, "groups": data.kept_groups}
         with checkpointed(self, **key):
             folds = data.folds(self.cv, draw_seed(self.random_state))
-            training = kind(data, folds, get_engine(self.engine, accuracy=LEARNING_ACCURACY))
+            training = make(data, folds, get_engine(self.engine, accuracy=LEARNING_ACCURACY))
             fitted = self._fit_members(training, users, draw_seed(self.random_state))
             self.members_ = {name: fitted[name] for name in self._names() if name in fitted}
             self._weigh(training)
@@ -148,7 +148,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
                     notes.append(f"{name} was left out: {error}")
                     continue
                 news = f"; held-out {self._figure(name, fitted[name], training)}"
-                if is_interrupted():  # inside, where the best so far was kept
+                if is_interrupted():  # the member has the best result so far
                     break
             else:
                 tell(f"kinds of {self._kind}s", len(names), len(names), news.removeprefix("; "))

@@ -75,9 +75,9 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
         name and any classifier of matrices, such as a pipeline, adds a member of your own; see
         `CalibratedClassifier`.
     time_limit : float, optional
-        Seconds for the members. Cheap ones come first. The kernel and IDDL are skipped if they
-        would probably take longer than what is left. A member that has not finished by then is left
-        out. At least one member is fitted.
+        Seconds for the members. Fast ones come first. The kernel and IDDL are skipped if they would
+        probably exceed the limit, and a member that does exceed it is left out. At least one member
+        is fitted.
     cv : int or splitter, default=4
         Folds. If matrices of one group resemble each other, pass ``groups`` to `fit`: folds then
         keep groups together. Otherwise held-out accuracies are too high, and weights favour members
@@ -88,7 +88,7 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
     n_jobs : int or None, default=None
         Threads that fit candidates of a member to folds, as in scikit-learn; None for those of
         the engine. The result is the same for any number.
-    verbose : int, default=0, 1 prints what is being fitted and the accuracy so far.
+    verbose : int, default=0, 1 prints progress and the accuracy so far.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
@@ -96,9 +96,9 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
     classes_ : ndarray
     weights_ : dict, of the members.
     temperature_ : float, T of the average.
-    oof_accuracy_ : dict, of the members and of "average", held-out accuracy
-        What a member chooses, and the weights, are chosen for every fold without the fold.
-    oof_proba_ : ndarray, shape (n_matrices, n_classes), held-out average, likewise.
+    oof_accuracy_ : dict, held-out accuracy of the members and of "average"
+        For every fold, the choices of the members and the weights are made without the fold.
+    oof_proba_ : ndarray, shape (n_matrices, n_classes), held-out average, in the same way.
     members_ : dict of fitted classifiers, each of which predicts by itself.
     message_ : str, how many members there are, and why the others were left out.
     n_features_in_ : int, size of the matrices.
@@ -159,8 +159,8 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
 
     def _figure(self, name: str, member: BaseEstimator, training: Training) -> str:
         data, tested = training.data, training.tested
-        right = member.oof_proba_[data.kept[tested]].argmax(axis=1) == data.codes[tested]
-        return f"accuracy: {name} {np.average(right, weights=data.sample_weights[tested]):.1%}"
+        is_right = member.oof_proba_[data.kept[tested]].argmax(axis=1) == data.codes[tested]
+        return f"accuracy: {name} {np.average(is_right, weights=data.sample_weights[tested]):.1%}"
 
     def _weigh(self, training: Training) -> None:
         data, tested = training.data, training.tested

@@ -62,9 +62,9 @@ class SPDRegressor(
     ----------
     weights_ : dict, of the members.
     oof_r2_, oof_mae_ : dict, of the members and of "average"
-        Held-out coefficient of determination, and mean absolute error. What a member chooses, and
-        the weights, are chosen for every fold without the fold.
-    oof_prediction_ : ndarray, shape (n_matrices,), held-out average, likewise.
+        Held-out coefficient of determination, and mean absolute error. For every fold, the choices
+        of the members and the weights are made without the fold.
+    oof_prediction_ : ndarray, shape (n_matrices,), held-out average, in the same way.
     members_ : dict of fitted regressors, each of which predicts by itself.
     message_ : str, how many members there are, and why the others were left out.
     n_features_in_ : int, size of the matrices.

@@ -98,7 +98,7 @@ def stage(name: str, compute: Callable[[], _T], random: np.random.RandomState | 
 def staged(
     name: str, compute: Callable[[], _T], random: np.random.RandomState | None = None
 ) -> Callable[[], _T]:
-    """Return a stage to be computed later; several may be computed side by side."""
+    """Return a stage to be computed later, possibly on another thread."""
     checkpoint = _current.get()
     return compute if checkpoint is None else checkpoint.stage(name, compute, random)
 

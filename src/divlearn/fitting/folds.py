@@ -109,8 +109,8 @@ def _draw(
 
 
 def _hold_out(parts: Sequence[Indices], n_matrices: int) -> list[Fold]:
-    everything = np.arange(n_matrices)
-    return [(np.setdiff1d(everything, held), held) for held in parts if len(held)]
+    all_rows = np.arange(n_matrices)
+    return [(np.setdiff1d(all_rows, held), held) for held in parts if len(held)]
 
 
 def _can_be_held_out(n_matrices: int, y: Labels | None, groups: Labels | None) -> NDArray[np.bool_]:

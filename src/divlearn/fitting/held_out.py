@@ -28,7 +28,7 @@ from divlearn.tolerances import LEARNING_ACCURACY
 _T = TypeVar("_T", bound=Hashable)
 _P = TypeVar("_P", bound=tuple[Hashable, ...])  # values of parameters
 _F = TypeVar("_F")
-Model = Any  # whatever `_decide` of an estimator understands
+Model = Any  # its type depends on the estimator
 Judge = Callable[[Sequence[RealArray], Sequence[Indices]], RealArray]  # see `HeldOut`
 
 
@@ -69,8 +69,8 @@ class Folded(Memo):
     @cached_property
     def parts(self) -> list[Fold]:
         """The folds, those of the nest, and last all data, which holds out nothing."""
-        everything = np.arange(len(self.data.matrices))
-        return [*self.folds, *self.nest.folds, (everything, everything[:0])]
+        all_rows = np.arange(len(self.data.matrices))
+        return [*self.folds, *self.nest.folds, (all_rows, all_rows[:0])]
 
     @cached_property
     def tested(self) -> Indices:

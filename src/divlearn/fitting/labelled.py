@@ -77,7 +77,7 @@ def engine_of(estimator: BaseEstimator) -> str | Engine:
 class MatricesMixin:
     """Tags of estimators whose input are matrices, shape (n_matrices, d, d)."""
 
-    shrinkage_: Shrinkage | None = None  # what `check_training` learned, for `check_new`
+    shrinkage_: Shrinkage | None = None  # learned by `check_training`, used by `check_new`
     hermitian_: bool = False  # whether it was fitted to the real form of complex matrices
     feature_names_in_: Annotated[Labels, "d"]  # of channels, set by users
     _takes_complex = True
@@ -215,7 +215,7 @@ def label(
     classes, codes, counts = np.unique(labels[kept], return_inverse=True, return_counts=True)
     factors = class_factors(class_weight, classes, counts)
     with np.errstate(over="ignore"):
-        products = weights[kept] * factors[codes]
+        products: RealArray = weights[kept] * factors[codes]
     positive = keep_classes(classes, counts, np.bincount(codes, products))
     rows = np.flatnonzero(products)
     kept, codes, classes = kept[rows], (np.cumsum(positive) - 1)[codes[rows]], classes[positive]

@@ -81,7 +81,7 @@ def couple(decisions: RealArray, sharpness: float) -> RealArray:
         losses[k] += logistic.sum(axis=0)
         losses[k + 1 :] += logistic + margins
         start += n_classes - 1 - k
-    # The logarithm gives most weight to the first lost decisions, which tell more than later ones.
+    # The logarithm gives most weight to the first lost decisions; 40 and 60 differ little.
     return -np.log1p(losses.T / (_MARGIN * sharpness))
 
 
@@ -140,7 +140,7 @@ class DivergenceKernelClassifier(MachineClassifier):
         training matrices that differ.
     C : float or array-like, default=(1, 10, 100)
         Penalty of the support vector machine, > 0. The divergence is chosen with the middle scale
-        and penalty; then the others of these are tried, one at a time.
+        and penalty; then other scales and penalties are tried, one at a time.
     cv : int, splitter or iterable of pairs of indices, default=4
         For an int, folds are stratified and shuffled, and keep ``groups`` together. Every class
         must be in every training part.
@@ -159,7 +159,7 @@ class DivergenceKernelClassifier(MachineClassifier):
     best_params_ : dict
         "alpha", "beta", "scale" (s itself) and "C" of the highest mean accuracy over the folds.
     best_score_ : float, that accuracy; optimistic, being the highest of many.
-    cv_results_ : dict of arrays, all that was tried, as in `sklearn.model_selection.GridSearchCV`.
+    cv_results_ : dict of arrays, all candidates, as in `sklearn.model_selection.GridSearchCV`.
     oof_decision_ : ndarray, shape (n_matrices,) or (n_matrices, n_classes)
         Held-out `decision_function`; NaN for matrices that no fold tests or that have no weight.
         For every fold the parameters are chosen anew, on data without the fold, so that these
@@ -167,8 +167,8 @@ class DivergenceKernelClassifier(MachineClassifier):
     oof_proba_ : ndarray, shape (n_matrices, n_classes), the same for `predict_proba`.
     held_out_accuracy_ : float, of these probabilities.
     kernel_ : DivergenceKernel, the one chosen, with the training matrices or landmarks.
-    svc_ : SVC, the machine, fitted on all training matrices; or what replaces it, see Notes.
-    message_ : str, what was tried and chosen, in a sentence.
+    svc_ : SVC fitted to all training matrices, or a least-squares machine, see Notes.
+    message_ : str, the choice and its held-out accuracy, in a sentence.
     n_features_in_ : int, size of the matrices.
 
     Notes

@@ -24,7 +24,7 @@ class Definiteness:
 
     Attributes
     ----------
-    proved : bool or None, positive definite on every data set; not on some; not known.
+    proved : bool or None, whether the kernel is positive definite on every data set; None: unknown.
     reason : str, the fact and its reference.
     n_matrices : int, size of the data.
     smallest : float, smallest eigenvalue of the kernel matrix of the data, relative to the largest.

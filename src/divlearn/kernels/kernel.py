@@ -39,7 +39,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
     Parameters
     ----------
     divergence : str, pair (alpha, beta), callable, dict or Divergence, default="stein"
-        Whatever `divlearn.get_divergence` takes. A name stands for the textbook form, a pair for
+        Any argument of `divlearn.get_divergence`. A name stands for the textbook form, a pair for
         :math:`D^{(\alpha,\beta)}` itself: "stein" is a quarter of (1/2, 1/2). The signs of alpha
         and beta must not differ. ``metric`` is another name for this parameter, as in pyRiemann.
     scale : float or "median", default="median"
@@ -57,9 +57,9 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
 
     Notes
     -----
-    Not all of these kernels are positive definite: `is_psd` says whether this one provably is,
-    `definiteness` why, and what the data says. `sklearn.svm.SVC` also works with kernels that are
-    not, and finds a stationary point of a problem that is then not convex.
+    Not all of these kernels are positive definite: `is_psd` is whether this one provably is, and
+    `definiteness` gives the reason, and eigenvalues on data. `sklearn.svm.SVC` also works with
+    kernels that are not, and finds a stationary point of a problem that is then not convex.
 
     Examples
     --------

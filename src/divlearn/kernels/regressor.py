@@ -85,7 +85,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
     Parameters
     ----------
     divergences : sequence of divergences, optional
-        Whatever `divlearn.get_divergence` takes. By default log-Euclidean and those of
+        Arguments of `divlearn.get_divergence`. By default log-Euclidean and those of
         `divlearn.kernels.POINTS`.
     scales : array-like, default=(0.03, 0.1, 0.3, 1)
         Values of s > 0, in units of one over the median of :math:`\tilde D` over all pairs of

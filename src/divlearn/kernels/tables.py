@@ -24,7 +24,7 @@ _LANDMARKS, _PER_CLASS = 500, 10  # the larger number of both; more gain little 
 _SMALL = 64  # matrices, up to which a table is one block
 _LARGEST_TABLE = 2**32  # bytes, of all divergences
 _DIVERGENCES = 6  # with tables for all landmarks: as many as the default grid has
-_KERNELS = 4  # kept at a time, for candidates whose folds are fitted side by side
+_KERNELS = 4  # kept at a time, for candidates whose folds are fitted in parallel
 
 
 def symmetric_point(alpha: float, beta: float) -> Point:

@@ -60,9 +60,9 @@ class View:
     @cached_property
     def recenter(self) -> Callable[[Indices], RealArray]:
         """A function of rows to AIRM class means, by a Newton step from those of all data."""
-        everything = np.arange(len(self.data.codes))
-        centers = geodesic(self.arithmetic(everything), self.harmonic(everything), 0.5)
-        return recentering_from(self.data, recentering_from(self.data, centers)(everything))
+        all_rows = np.arange(len(self.data.codes))
+        centers = geodesic(self.arithmetic(all_rows), self.harmonic(all_rows), 0.5)
+        return recentering_from(self.data, recentering_from(self.data, centers)(all_rows))
 
 
 def recentering_from(data: Labelled, centers: RealArray) -> Callable[[Indices], RealArray]:

@@ -58,7 +58,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
     Parameters
     ----------
     divergence : str, pair (alpha, beta), dict, Divergence or sequence of these, default="airm"
-        Whatever `divlearn.get_divergence` takes and has a mean: a name, a pair with
+        Any argument of `divlearn.get_divergence` with a mean: a name, a pair with
         alpha, beta >= 0 or both <= 0, or ``{"mean": ..., "distance": ...}``, two functions of
         yours; ``metric`` is an alias. The mean in "burg" and "kullback" is the arithmetic mean, in
         "reverse-burg" the harmonic mean, in "jeffreys" the geometric mean of both. "choose" chooses
@@ -87,8 +87,9 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         For a sequence, (n_divergences, n_classes, d, d). ``covmeans_`` is pyRiemann's name for it.
     divergence_ : Divergence, the one given or chosen; a list of them for a sequence.
     weights_ : ndarray, shape (n_divergences,), of the divergences of a sequence; else [1].
-    totals_ : ndarray, shape (n_classes,), weights of the classes, less what was forgotten; zero for
-        classes that `partial_fit` has not seen yet, which have no mean.
+    totals_ : ndarray, shape (n_classes,)
+        Weights of the classes, after forgetting; zero for classes without matrices, and so without
+        a mean, in `partial_fit` so far.
     scale_ : float
         Factor of divergences in `predict_proba`: 1, or for "choose" that of the lowest held-out
         log-loss.
@@ -107,8 +108,8 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
     score is chosen if its gain over "airm" exceeds two standard errors, else "airm". To be
     fast, candidates are compared by approximate means: the point beta - alpha of the geodesic from
     the AIRM mean (0), which is found by a Newton step, to the arithmetic mean (1); the harmonic
-    mean for "reverse-burg". The model that is chosen has exact means. If others than these three
-    are chosen, the held-out probabilities are of exact means, too.
+    mean for "reverse-burg". The chosen model has exact means. Held-out probabilities are those of
+    exact means, unless one of these three means is chosen.
 
     M divergences of a sequence make one: :math:`D(X \,\|\, C_k) = \sum_m w_m D_m(X \,\|\, C_{mk})`.
     :math:`M w_m` is the scale of :math:`D_m` with the lowest log-loss on the training data, so that
@@ -199,7 +200,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         mean is that of the old mean and the new matrices, as in `Recenter.partial_fit`: exact for
         "burg", "reverse-burg" and metrics that embed matrices, such as "log-euclidean"; in "airm"
         the mean moves along the geodesic to each matrix. Filter, weights, scale and a chosen
-        divergence stay as they are.
+        divergence do not change.
 
         The first call is `fit`, and needs matrices of all classes. With ``classes`` it may have
         matrices of some of them, and `predict` returns only classes that had matrices so far.

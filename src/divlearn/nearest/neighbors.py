@@ -58,10 +58,10 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     n_neighbors : int, default=1
         Number of matrices that vote; all if there are fewer.
     divergence : str, pair (alpha, beta), callable, dict or Divergence, default="airm"
-        Whatever `divlearn.get_divergence` takes: a name such as "airm", "stein", "log-euclidean" or
+        Any argument of `divlearn.get_divergence`: a name, such as "airm", "log-euclidean" or
         "wasserstein"; a pair, such as the ``(alpha_, beta_)`` that an estimator has learned; or
         your function. As in pyRiemann, ``metric`` is another name for this parameter, and
-        pyRiemann's names of metrics are known.
+        pyRiemann's names of metrics are accepted.
     weights : {"uniform", "distance"}, default="uniform"
         Votes of neighbours: one each, or inversely proportional to the distance. Neighbours at
         distance zero outvote all others. Sample weights multiply votes.

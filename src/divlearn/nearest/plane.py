@@ -28,7 +28,7 @@ CANDIDATES = [*NAMED.values(), *map(get_member, _BETWEEN)]
 
 Flags = NDArray[np.bool_]
 
-_MOST_PAIRS, _LEAST_JUDGED = 8_000_000, 1000  # of judged and all matrices; judged matrices
+_MOST_PAIRS, _LEAST_JUDGED = 8_000_000, 1000  # a judged matrix and another; judged matrices
 _ROWS = 64  # matrices judged at a time; few, to report progress
 _PAIRS = 2048  # evaluated at a time: their spectra stay in the cache
 _NEAR = 0.03  # largest log-eigenvalue, below which divergences are subject to cancellation

@@ -44,8 +44,8 @@ def choose_divergence(
     def view(number: int) -> View:
         if unfiltered is not None:
             return unfiltered
-        known = learn_filter(data, training.parts[number][0], training.engine)
-        return View(replace(data, matrices=project(data.matrices, known)))
+        filter_ = learn_filter(data, training.parts[number][0], training.engine)
+        return View(replace(data, matrices=project(data.matrices, filter_)))
 
     def tables(candidates: Sequence[int], number: int) -> list[RealArray]:
         return _held_out_tables(view(number), training.parts[number], candidates, rough)
