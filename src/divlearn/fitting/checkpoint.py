@@ -33,7 +33,7 @@ from divlearn.models.storage import fingerprint, libraries, read_object, write_o
 from divlearn.models.tree import Unknown
 
 _KIND = "checkpoint"
-_IRRELEVANT = {"engine", "n_jobs", "random_state", "verbose"}  # parameters, to the result
+_IRRELEVANT = {"engine", "n_jobs", "random_state", "verbose"}  # parameters that are not in the key
 _T = TypeVar("_T")
 
 
@@ -187,7 +187,7 @@ def _describe(estimator: BaseEstimator, data: Mapping[str, object]) -> dict[str,
     parameters = estimator.get_params(deep=False)
     values = {name: value for name, value in parameters.items() if name not in _IRRELEVANT}
     if isinstance(parameters.get("random_state"), int | np.integer):
-        # States of generators are stored with the stages; the state at a repeated call is not.
+        # A seed is in the key; states of generators are stored with the stages that drew from them.
         values["random_state"] = int(estimator.random_state)
     key = {"kind of estimator": type(estimator).__name__, **libraries()}
     if hasattr(estimator, "engine"):

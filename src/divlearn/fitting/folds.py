@@ -60,7 +60,7 @@ def make_folds(
         raise ValueError(f"cv={cv!r} must be an integer >= 2, a splitter or pairs of indices")
     splitter = selection.check_cv(cv)
     if isinstance(splitter, selection.PredefinedSplit):
-        groups = None  # which it would warn of
+        groups = None  # it warns of them
     splits = splitter.split(np.zeros(n_matrices), y, groups)
     folds = _translate(splits, n_matrices, rows)
     missing = _find_missing(folds, labels)
@@ -154,22 +154,22 @@ def check_groups(groups: ArrayLike | None, n_matrices: int) -> Labels | None:
     if groups is None:
         return None
     try:
-        labels: Labels = column_or_1d(groups)
+        values: Labels = column_or_1d(groups)
     except ValueError as error:
         raise ValueError(str(error).replace("y should", "groups should")) from error
-    check_sortable(labels, "groups")
-    missing = labels != labels  # true for NaN, also among objects, and for NaT
+    check_sortable(values, "groups")
+    missing = values != values  # true for NaN, also among objects, and for NaT
     if missing.any():
         i = int(missing.argmax())
         raise ValueError(
-            f"groups[{i}] is {labels[i]!s}, must be a number or text; drop the samples where it is "
+            f"groups[{i}] is {values[i]!s}, must be a number or text; drop the samples where it is "
             "not known"
         )
-    if len(labels) != n_matrices:
+    if len(values) != n_matrices:
         raise ValueError(
-            f"groups has {len(labels)} entries, must have one for each of the {n_matrices} matrices"
+            f"groups has {len(values)} entries, must have one for each of the {n_matrices} matrices"
         )
-    return labels
+    return values
 
 
 def number_units(rows: Indices, groups: Labels | None) -> Indices:

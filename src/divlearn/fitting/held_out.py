@@ -101,7 +101,7 @@ class Grid(NamedTuple, Generic[_T]):
 
 
 def in_turn(candidates: Sequence[_P]) -> Grid[_P]:
-    """Vary the last parameter, the others in the middle; then the others, with the best of it."""
+    """Candidates that vary the last parameter, others in the middle; then refine the others."""
     middle = candidates[len(candidates) // 2]
     return Grid(
         [c for c in candidates if c[:-1] == middle[:-1]],
@@ -127,7 +127,7 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
     """
 
     _nested: ClassVar[bool] = False  # whether the choice needs models of the nest
-    _names: ClassVar[tuple[str, ...]] = ()  # of parameters, unless candidates are pairs with names
+    _names: ClassVar[tuple[str, ...]] = ()  # of parameters; none if candidates are named pairs
     _training: ClassVar[type[Folded]]
 
     cv: Splitter

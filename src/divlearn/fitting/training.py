@@ -118,7 +118,7 @@ _JUDGES = {"accuracy": judge_accuracy, "likelihood": judge_likelihood}
 class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], Generic[_T]):
     """Base of classifiers that choose their parameters on held-out data; see `HeldOutEstimator`."""
 
-    _needs_folds: ClassVar[bool] = True  # raise if nothing can be held out, or take the first
+    _needs_folds: ClassVar[bool] = True  # or the first candidate is taken if nothing is held out
     _forms: ClassVar[Forms] = SCORES
     _training = Training
     _criterion: ClassVar[str] = "likelihood"  # or "accuracy", of held-out matrices

@@ -87,11 +87,11 @@ def recentering_from(data: Labelled, centers: RealArray) -> Callable[[Indices], 
         def differentiate(part: slice) -> None:
             block = rows[part]
             rotated = bases[block].mT @ steps[data.codes[block]] @ bases[block]
-            seconds[block] = (curvatures[block] * rotated**2).sum(axis=(1, 2))
+            derivatives[block] = (curvatures[block] * rotated**2).sum(axis=(1, 2))
 
-        seconds = np.zeros(len(matrices))  # derivatives along the steps
+        derivatives = np.zeros(len(matrices))  # second, along the steps
         _in_blocks(differentiate, len(rows), matrices.shape[1])
-        lengths = (steps**2).sum(axis=(1, 2)) / np.maximum(average(seconds, data, rows), 1e-300)
+        lengths = (steps**2).sum(axis=(1, 2)) / np.maximum(average(derivatives, data, rows), 1e-300)
         return frames @ expm(lengths[:, None, None] * steps) @ frames.mT
 
     return recenter
