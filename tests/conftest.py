@@ -121,7 +121,8 @@ def engine(engine_name):
 
 
 # Modules that share tables of divergences at the same points.
-TABLES = ("kernels.classifier.POINTS", "kernels.regressor.POINTS", "nearest.regressor.POINTS")
+TABLES = [f"{name}.POINTS" for name in ("kernels.classifier", "kernels.regressor")]
+TABLES += [f"{name}.POINTS" for name in ("nearest.neighbors", "nearest.regressor")]
 
 
 def shorten_grids(patch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ def test_values_and_gradients_of_codes():
 
 def test_combinations_that_are_not_definite_are_infinite():
     X, atoms, amid = make()
-    assert np.isinf(Cone(X, atoms, amid).look(np.zeros((12, 6)))[0]).all()
+    assert np.isinf(Cone(X, atoms, amid).misfit(np.zeros((12, 6)))[0]).all()
 
 
 @pytest.mark.parametrize("penalty", [0.01, 1.0])

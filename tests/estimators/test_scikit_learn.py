@@ -20,7 +20,6 @@ from divlearn import baselines, cluster, descriptors
 from divlearn.baselines import coded
 from divlearn.cluster import mixture
 from divlearn.iddl import Recipe
-from divlearn.nearest import neighbors
 
 SEED = {"random_state": 0}
 ONE_START = {"n_init": 1, **SEED}
@@ -111,7 +110,6 @@ def short_searches(small_grids_everywhere):
     """How many points something is chosen from is no matter here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mixture, "TOLERANCE", 1.0)
-        patch.setattr(neighbors, "POINTS", neighbors.POINTS[:1])
         patch.setattr(coded, "_ATOMS_PER_CLASS", 1)
         yield
 

@@ -1,4 +1,4 @@
-"""The rivals in the paper's tables: LEML, RSPDL, coding with kernels, log-Euclidean SVM."""
+"""Methods the paper compares with: LEML, RSPDL, coding with kernels, log-Euclidean SVM."""
 
 from typing import NoReturn
 

@@ -1,4 +1,4 @@
-"""Classifiers of codes: a dictionary, a way to code by it, and a linear machine on the codes."""
+"""Classifiers of codes: a dictionary, a coding by its atoms, and a linear machine on the codes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
 from itertools import product
-from typing import Annotated, Any, Generic, Self, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,12 +39,12 @@ Parameters = dict[str, float]
 
 _ATOMS_PER_CLASS = 5
 _ROUNDING = 1e-9
-_PENALTIES = (0.1, 1.0, 10.0, 100.0)  # codes want no larger ones, which take most of the time
+_PENALTIES = (0.1, 1.0, 10.0, 100.0)  # larger ones do not help codes, and take longest
 _STEPS = 5  # of conjugate gradients, for each update of the atoms
 
 
 class View(ABC):
-    """Matrices and atoms as codes see them; an optimiser moves points, the frames of atoms."""
+    """Features of matrices and atoms for coding; an optimiser moves points, the frames of atoms."""
 
     atoms: RealArray
 
@@ -59,7 +59,7 @@ class View(ABC):
 
     @abstractmethod
     def objective(self, codes: RealArray, parameters: Parameters) -> tuple[float, Any]:
-        """Mean objective of codes, and what `gradient` needs."""
+        """Mean objective of codes, and a memo for `gradient`."""
 
     @abstractmethod
     def gradient(
@@ -78,7 +78,7 @@ class View(ABC):
 
 
 _View = TypeVar("_View", bound=View)
-Code = Callable[..., RealArray]  # of a view, parameters, and codes to start from
+Code = Callable[..., RealArray]  # of a view, parameters, and initial codes
 
 
 class CodedClassifier(NamesMixin, TransformerMixin, VectorClassifier, Generic[_View]):  # type: ignore[misc]
@@ -100,7 +100,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, VectorClassifier, Generic[_V
 
     @abstractmethod
     def _view(self, matrices: RealArray, atoms: RealArray) -> _View:
-        """View matrices by atoms."""
+        """Return the view of matrices and atoms."""
 
     @abstractmethod
     def _codings(self, view: _View) -> Sequence[Parameters]:
@@ -110,7 +110,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, VectorClassifier, Generic[_V
     def _codes(
         self, view: _View, parameters: Parameters, start: RealArray | None = None
     ) -> RealArray:
-        """Code the matrices of a view, no worse than by the codes to start from."""
+        """Code the matrices of a view, with an objective not above that of the initial codes."""
 
     @fit_method
     def fit(  # type: ignore[override]
@@ -119,7 +119,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, VectorClassifier, Generic[_V
         """Choose parameters on held-out parts of the data, and learn from all of it.
 
         X has the shape (n_matrices, d, d), labels y and groups (n_matrices,). Matrices of one group
-        are held out together. A dictionary knows no weights of matrices.
+        are held out together. There are no weights of matrices.
         """
         return super().fit(X, y, None, groups)
 
@@ -132,7 +132,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, VectorClassifier, Generic[_V
         return Grid([(*coding.items(), ("C", C)) for coding, C in pairs])
 
     def _first_view(self, training: Training) -> _View:
-        """View the matrices by the initial atoms."""
+        """Return the view of the matrices and the initial atoms."""
         matrices = training.data.matrices
 
         def start() -> _View:
@@ -140,16 +140,16 @@ class CodedClassifier(NamesMixin, TransformerMixin, VectorClassifier, Generic[_V
             atoms = self._start(matrices, n_atoms, draw_seed(self.random_state))
             return self._view(matrices, atoms)
 
-        return training.once(("dictionary", id(self)), start)  # no other has the same
+        return training.once(("dictionary", id(self)), start)  # of this estimator only
 
     def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
-        """Take the middle C for all codings, then other values of C."""
+        """Compare codings with the middle C, then try other values of C."""
         middle = "C", _PENALTIES[len(_PENALTIES) // 2]
         refine = partial(other_penalties, penalties=_PENALTIES)
-        return Grid([one for one in grid.candidates if one[-1] == middle], refine)
+        return Grid([c for c in grid.candidates if c[-1] == middle], refine)
 
     def _vectors(self, training: Training, candidate: Candidate) -> RealArray:
-        """Codes by the initial dictionary, or by the learned one, which C alone is chosen for."""
+        """Codes by the initial dictionary; by the learned one for candidates of C alone."""
         *coding, _ = candidate
 
         def compute() -> RealArray:
@@ -161,25 +161,26 @@ class CodedClassifier(NamesMixin, TransformerMixin, VectorClassifier, Generic[_V
     def _fit_model(self, training: Training, best: Candidate) -> None:
         """Learn the dictionary; then choose C again, for codes by it."""
         *coding, _ = best
-        self.dictionary_, codes, self.n_iter_, self.message_, self.history_ = learn_dictionary(
+        learned = learn_dictionary(
             self._first_view(training), self._codes, dict(coding), self.max_iter, self.tol
         )
-        codes = _without_rounding(codes)
+        self.dictionary_, self.history_ = learned.atoms, learned.history
+        self.n_iter_, self.message_ = learned.n_iter, learned.message
+        codes = _without_rounding(learned.codes)
         self.unit_ = spread(codes)
         training.once(("codes", id(self)), lambda: codes / self.unit_)
         grid: Grid[Candidate] = Grid([(("C", C),) for C in _PENALTIES])
-        last = grid.candidates[0]
+        penalty = grid.candidates[0]
         if training.folds:
             chosen = choose(training, self._hold_out(training), grid, grid, self._forms)
-            last, (form, temperature) = chosen.best, chosen.calibration
-            self.calibration_ = form, temperature
-        self.best_params_ = dict([*coding, *last])
-        self.machine_, _ = self._learner(training, training.whole)(last)
+            penalty, self.calibration_ = chosen.best, chosen.calibration
+        self.best_params_ = dict([*coding, *penalty])
+        self.machine_, _ = self._learner(training, training.whole)(penalty)
 
     def _start(self, matrices: RealArray, n_atoms: int, seed: int) -> RealArray:
         means = LogEuclideanKMeans(n_atoms, random_state=seed)
         with warnings.catch_warnings():
-            if isinstance(self.n_atoms, str):  # "auto": use as many as there are
+            if isinstance(self.n_atoms, str):  # "auto": there may be fewer
                 warnings.simplefilter("ignore", ConvergenceWarning)
             means.fit(matrices)
         return means.cluster_centers_[np.unique(means.labels_)]
@@ -208,7 +209,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, VectorClassifier, Generic[_V
 
 
 class AtomsProblem(Problem):
-    """Lower the mean objective of codes by moving the atoms, codes held."""
+    """Minimise the mean objective over the atoms, for fixed codes."""
 
     def __init__(self, view: View, codes: RealArray, parameters: Parameters) -> None:
         self.view, self.codes, self.parameters = view, codes, parameters
@@ -232,56 +233,62 @@ class AtomsProblem(Problem):
         return float(np.linalg.norm(step.reshape(self.codes.shape[1], -1), axis=1).max())
 
     def improve(self) -> View:
-        """View the matrices by atoms with a lower objective, if there are any."""
+        """Return the view of atoms with a lower objective, or the initial view."""
         start = self.trial(self.view.to_point(self.view.atoms))
         if not np.isfinite(start.value):
             raise ValueError(
                 f"the objective is {start.value} at the first atoms: matrices in X are too close "
                 'to singular to learn a dictionary; pass regularize="shrink"'
             )
-        found = minimize_conjugate_gradient(self, start, max_iter=_STEPS, tol=0.0).trial
-        better: View = found.memo[0]
-        return better if found.value < start.value else self.view
+        last = minimize_conjugate_gradient(self, start, max_iter=_STEPS, tol=0.0).trial
+        improved: View = last.memo[0]
+        return improved if last.value < start.value else self.view
+
+
+class LearnedDictionary(NamedTuple):
+    atoms: RealArray
+    codes: RealArray
+    n_iter: int
+    message: str  # why learning stopped
+    history: dict[str, NDArray[np.generic]]
 
 
 def learn_dictionary(
     view: View, code: Code, parameters: Parameters, max_iter: int, tol: float
-) -> tuple[RealArray, RealArray, int, str, dict[str, NDArray[np.generic]]]:
-    """Update atoms and codes in turn until that gains at most a share ``tol`` of the objective.
-
-    Returned are atoms, codes, the number of turns, why they ended, and the history.
-    """
+) -> LearnedDictionary:
+    """Update atoms and codes in turn until that gains at most a share ``tol`` of the objective."""
     started, rows = time.perf_counter(), []
     codes = code(view, parameters)
 
-    def note(iteration: int, block: str) -> float:
+    def record(iteration: int, block: str) -> float:
         value, _ = view.objective(codes, parameters)
         rows.append((iteration, block, value, time.perf_counter() - started))
         return value
 
-    value = note(0, "start")
+    value = record(0, "start")
 
-    def turn(iteration: int) -> tuple[str, str | None]:
+    def update(iteration: int) -> tuple[str, str | None]:
         nonlocal view, codes, value
         before = value
         view = AtomsProblem(view, codes, parameters).improve()
-        note(iteration, "atoms")
+        record(iteration, "atoms")
         codes = code(view, parameters, start=codes)
-        value = note(iteration, "codes")
-        fall = before - value
-        share = fall / abs(before) if before else 0.0
-        fell = f"the objective fell by a relative {share:.2g} <= tol={tol:g}"
-        return f"objective {value:.6g}", fell if fall <= tol * abs(before) else None
+        value = record(iteration, "codes")
+        gain = before - value
+        share = gain / abs(before) if before else 0.0
+        reason = f"the objective fell by a relative {share:.2g} <= tol={tol:g}"
+        return f"objective {value:.6g}", reason if gain <= tol * abs(before) else None
 
-    n_iter, _, message = repeat(turn, max_iter)
+    n_iter, _, message = repeat(update, max_iter)
     message = message if max_iter else "the dictionary is the initial one"
     names = "iteration", "block", "objective", "seconds"
     columns = map(np.array, zip(*rows, strict=True))
-    return view.atoms, codes, n_iter, message, dict(zip(names, columns, strict=True))
+    history = dict(zip(names, columns, strict=True))
+    return LearnedDictionary(view.atoms, codes, n_iter, message, history)
 
 
 def check_penalties(penalty: float | str, candidates: Sequence[float]) -> Sequence[float]:
-    """Penalties to choose from: those given as candidates, or the one number that is wanted."""
+    """Penalties to choose from: the candidates for "auto", or the number itself."""
     if penalty == "auto":
         return candidates
     check_number(penalty, "penalty", positive=True, word="auto")
@@ -289,6 +296,6 @@ def check_penalties(penalty: float | str, candidates: Sequence[float]) -> Sequen
 
 
 def _without_rounding(codes: RealArray) -> RealArray:
-    """Return zeros where all matrices are alike: there is nothing but rounding to fit."""
-    alike = np.ptp(codes, axis=0).max() <= _ROUNDING * np.abs(codes).max()
-    return np.zeros_like(codes) if alike else codes
+    """Return zeros if all codes are equal up to rounding."""
+    equal = np.ptp(codes, axis=0).max() <= _ROUNDING * np.abs(codes).max()
+    return np.zeros_like(codes) if equal else codes

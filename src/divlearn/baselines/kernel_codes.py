@@ -23,20 +23,17 @@ from divlearn.geometry import in_frames
 from divlearn.kernels.definiteness import theory
 from divlearn.tolerances import LEARNING_ACCURACY
 
-# Bandwidths to try, over the median divergence of matrices and atoms; the smoothest kernel first.
+# Candidates of bandwidths, over the median divergence of matrices and atoms; the smoothest first.
 _MULTIPLES = (0.25, 1.0, 4.0)
-_RIDGE = 1e-4  # share of the trace of local Gram matrices that is added to their diagonals
+_RIDGE = 1e-4  # added to the diagonals of local Gram matrices, relative to their traces
 _TINY = 1e-15
 _MAX_ITER = 5_000
-_EVERY = 20  # iterations between looks at the gaps
+_INTERVAL = 20  # iterations between checks of the duality gaps
 _RELAXATION = 1.6
 
 
 class KernelView(View):
-    """Divergences of matrices to atoms, (n_matrices, n_atoms), and between atoms.
-
-    A bandwidth makes kernels of them.
-    """
+    """Divergences of matrices to atoms, (n_matrices, n_atoms), and between atoms; their kernels."""
 
     def __init__(self, divergence: Divergence, matrices: RealArray, atoms: RealArray) -> None:
         self.divergence = divergence
@@ -49,7 +46,7 @@ class KernelView(View):
 
     @abstractmethod
     def prepare(self, matrices: RealArray) -> Any:
-        """Return what `divergences` takes for matrices."""
+        """Prepare matrices for `divergences`."""
 
     @abstractmethod
     def divergences(self, data: Any, atoms: RealArray) -> RealArray:
@@ -67,9 +64,9 @@ class KernelView(View):
     def objective(
         self, codes: RealArray, parameters: Parameters
     ) -> tuple[float, tuple[RealArray, RealArray]]:
-        known = self.kernels(parameters["bandwidth"])
-        values = lasso_values(*known, parameters.get("penalty", 0.0), codes)
-        return float(values.mean()), known
+        kernels = self.kernels(parameters["bandwidth"])
+        values = lasso_values(*kernels, parameters.get("penalty", 0.0), codes)
+        return float(values.mean()), kernels
 
     def gradient(
         self,
@@ -85,7 +82,7 @@ class KernelView(View):
 
 
 class EmbeddedView(KernelView):
-    """Distances of vectors; points are those of atoms, shape (n_atoms, d (d + 1) / 2)."""
+    """Squared distances of vectors; points are vectors of atoms, (n_atoms, d (d + 1) / 2)."""
 
     divergence: EmbeddedMetric
 
@@ -105,9 +102,9 @@ class EmbeddedView(KernelView):
         return point + step
 
     def pull(self, point: RealArray, cotangent: RealArray, between: RealArray) -> RealArray:
-        pulls = cotangent.sum(axis=0) + 2 * between.sum(axis=0)
-        towards = cotangent.T @ self.data + 2 * between @ point
-        return 2 * (pulls[:, None] * point - towards)
+        totals = cotangent.sum(axis=0) + 2 * between.sum(axis=0)
+        sums = cotangent.T @ self.data + 2 * between @ point
+        return 2 * (totals[:, None] * point - sums)
 
 
 class SteinView(KernelView):
@@ -129,7 +126,7 @@ class SteinView(KernelView):
     def pull(self, point: RealArray, cotangent: RealArray, between: RealArray) -> RealArray:
         atoms = point @ point.mT
         alpha, beta, scale = self.divergence.alpha, self.divergence.beta, self.divergence.scale
-        # D is symmetric: an atom gets the same from either side of a pair.
+        # D is symmetric: both atoms of a pair get the same gradient.
         first, second = (
             self.engine.pullback(data, atoms, alpha, beta, scale * slopes, parameters=False)
             for data, slopes in ((self.data, cotangent), (atoms, 2 * between))
@@ -140,28 +137,28 @@ class SteinView(KernelView):
 def view_by(
     name: str, matrices: RealArray, atoms: RealArray, engine: str | Engine = "auto"
 ) -> KernelView:
-    """View matrices by the divergence of that name."""
+    """Return the view of matrices and atoms by the divergence of that name."""
     try:
-        known = get_divergence(name)
+        divergence = get_divergence(name)
     except ValueError:
-        known = None
-    if isinstance(known, EmbeddedMetric):
-        return EmbeddedView(known, matrices, atoms)
-    if known == get_member("stein"):
+        divergence = None
+    if isinstance(divergence, EmbeddedMetric):
+        return EmbeddedView(divergence, matrices, atoms)
+    if divergence == get_member("stein"):
         return SteinView(matrices, atoms, engine)
-    names = [one.name for one in DIVERGENCES.values() if isinstance(one, EmbeddedMetric)]
+    names = [metric.name for metric in DIVERGENCES.values() if isinstance(metric, EmbeddedMetric)]
     raise ValueError(f"kernel={name!r} must be one of {', '.join(names)}, stein")
 
 
-def bandwidths(view: KernelView, given: float | str) -> Sequence[float]:
-    """Bandwidths to choose from, with positive definite kernels; one given is the only choice."""
+def bandwidths(view: KernelView, bandwidth: float | str) -> Sequence[float]:
+    """Bandwidths of positive definite kernels: candidates for "auto", or the number itself."""
     d = view.atoms.shape[-1]
-    if given != "auto":
-        return [check_bandwidth(given, view.divergence, d)]
+    if bandwidth != "auto":
+        return [check_bandwidth(bandwidth, view.divergence, d)]
     median = float(np.median(view.to_atoms)) or 1.0
     check_finite(median, "the median divergence", "between matrices and atoms")
-    found = [nearest_bandwidth(multiple / median, view.divergence, d) for multiple in _MULTIPLES]
-    return list(dict.fromkeys(found))
+    values = [nearest_bandwidth(multiple / median, view.divergence, d) for multiple in _MULTIPLES]
+    return list(dict.fromkeys(values))
 
 
 def check_bandwidth(bandwidth: float | str, divergence: Divergence, d: int) -> float:
@@ -178,7 +175,7 @@ def check_bandwidth(bandwidth: float | str, divergence: Divergence, d: int) -> f
 
 
 def nearest_bandwidth(bandwidth: float, divergence: Divergence, d: int) -> float:
-    """Find the nearest bandwidth with which the kernel is positive definite."""
+    """Return the nearest bandwidth of a positive definite kernel."""
     if isinstance(divergence, EmbeddedMetric) or bandwidth >= (d - 1) / 2:
         return bandwidth
     return max(1, round(2 * bandwidth)) / 2
@@ -200,19 +197,19 @@ def sparse_codes(
     tol: float = 1e-5,
 ) -> RealArray:
     """Code samples of unit length: min over a of 1 - 2 a^T k + a^T K a + lambda |a|_1."""
-    # Alternating directions, all samples together: kernels of similar atoms are nearly singular,
-    # and coordinate descent would take thousands of rounds. Samples leave at a duality gap of tol.
-    # Samples are columns here, so that a row holds one atom of all of them.
+    # Alternating directions (ADMM), for all samples at once: kernels of similar atoms are nearly
+    # singular, and coordinate descent would take thousands of rounds. A sample is done at a duality
+    # gap of tol. Samples are columns here, and atoms are rows.
     n = len(gram)
     half = 0.5 * penalty
-    weight = np.sqrt(penalty)  # of the quadratic term: what suits large and small penalties
+    weight = np.sqrt(penalty)  # of the quadratic term; suits large and small penalties
     inverse = np.linalg.inv(gram + weight * np.eye(n))
     targets = np.ascontiguousarray(similarities.T)
     codes = np.zeros_like(targets) if start is None else np.ascontiguousarray(start.T)
     dual = np.clip(targets - gram @ codes, -half, half) / weight
     result, rows = codes.copy(), np.arange(len(similarities))
-    for _ in range(0, _MAX_ITER, _EVERY):
-        for _ in range(_EVERY):
+    for _ in range(0, _MAX_ITER, _INTERVAL):
+        for _ in range(_INTERVAL):
             moved = inverse @ (targets + weight * (codes - dual))
             moved = _RELAXATION * moved + (1 - _RELAXATION) * codes + dual
             dual = np.clip(moved, -half / weight, half / weight)
@@ -220,34 +217,34 @@ def sparse_codes(
         result[:, rows] = codes
         gaps = _gaps(targets, gram, penalty, codes)
         check_finite(float(gaps.max()), "a duality gap", "of sparse codes")
-        left = gaps > tol
-        if not left.any():
+        active = gaps > tol
+        if not active.any():
             break
-        rows = rows[left]
+        rows = rows[active]
         codes, dual, targets = (
-            np.ascontiguousarray(array[:, left]) for array in (codes, dual, targets)
+            np.ascontiguousarray(array[:, active]) for array in (codes, dual, targets)
         )
     if start is None:
         return result.T.copy()
-    new, old = (lasso_values(similarities, gram, penalty, one) for one in (result.T, start))
+    new, old = (lasso_values(similarities, gram, penalty, codes) for codes in (result.T, start))
     return np.where((new <= old)[:, None], result.T, start)
 
 
 def _gaps(targets: RealArray, gram: RealArray, penalty: float, codes: RealArray) -> RealArray:
-    """Duality gaps, shape (n_samples,): the residual, scaled, is feasible in the dual problem."""
+    """Duality gaps, shape (n_samples,): the scaled residual is feasible in the dual problem."""
     correlations = targets - gram @ codes
-    along = 1 - (codes * targets).sum(axis=0)  # <phi, residual>
-    fits = along - (codes * correlations).sum(axis=0)  # ||residual||^2
-    steepest = np.abs(correlations).max(axis=0)
-    scale = np.minimum(1, 0.5 * penalty / np.maximum(steepest, np.finfo(float).tiny))
-    duals = 2 * scale * along - scale**2 * fits
+    products = 1 - (codes * targets).sum(axis=0)  # <phi, residual>
+    fits = products - (codes * correlations).sum(axis=0)  # ||residual||^2
+    largest = np.abs(correlations).max(axis=0)
+    scale = np.minimum(1, 0.5 * penalty / np.maximum(largest, np.finfo(float).tiny))
+    duals = 2 * scale * products - scale**2 * fits
     return fits + penalty * np.abs(codes).sum(axis=0) - duals
 
 
 def local_codes(view: KernelView, bandwidth: float, k: int) -> RealArray:
     """Affine combinations of the k nearest atoms, see `KernelLLC`."""
     similarities, gram = view.kernels(bandwidth)
-    # A kernel falls with the divergence, so both have the same neighbours.
+    # A kernel decreases with the divergence, so both have the same neighbours.
     nearest = np.argpartition(view.to_atoms, k - 1, axis=1)[:, :k]
     near = np.take_along_axis(similarities, nearest, axis=1)
     # With C_jl = <phi(D_j) - phi(X), phi(D_l) - phi(X)> codes are proportional to (C + eps I)^-1 1.

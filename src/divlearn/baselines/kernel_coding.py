@@ -34,7 +34,7 @@ class KernelSparseCoding(_KernelCoded):
     .. math:: \frac1N \sum_i \Bigl\|\phi(X_i) - \sum_j a_{ij} \phi(D_j)\Bigr\|^2
               + \lambda \|a_i\|_1 ,
 
-    which only takes kernels [1]_. The dictionary starts at centroids of log-Euclidean k-means;
+    which needs kernels only [1]_. The dictionary starts at centroids of log-Euclidean k-means;
     codes and atoms are updated in turn, and the objective never rises. A linear support vector
     machine classifies the codes.
 
@@ -48,7 +48,7 @@ class KernelSparseCoding(_KernelCoded):
         vectors, such as "log-cholesky", are allowed: see `divlearn.divergence.EmbeddedMetric`.
     bandwidth : float or "auto", default="auto"
         :math:`\gamma > 0`. The Stein kernel of matrices of size d is positive definite only for
-        1/2, 1, ..., (d - 2)/2 and all from (d - 1)/2 on; others are refused. "auto" chooses among
+        1/2, 1, ..., (d - 2)/2 and from (d - 1)/2 on; others raise an error. "auto" chooses among
         1/4, 1 and 4 over the median of D between matrices and atoms, or the nearest that are
         allowed, by held-out accuracy.
     penalty : float or "auto", default="auto"
@@ -59,7 +59,7 @@ class KernelSparseCoding(_KernelCoded):
         Stop where an iteration lowers the objective by at most this share of it.
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
-        Who computes Stein divergences.
+        Computes Stein divergences.
     verbose : int, default=0, 1 prints progress, 2 every iteration as well.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
@@ -74,7 +74,7 @@ class KernelSparseCoding(_KernelCoded):
         Held-out probabilities by codes of the initial dictionary, with parameters and calibration
         chosen without each fold.
     held_out_accuracy_ : float, of these probabilities, or NaN where nothing can be held out.
-    cv_results_ : dict of arrays, all that was tried, as in `sklearn.model_selection.GridSearchCV`.
+    cv_results_ : dict of arrays, all candidates, as in `sklearn.model_selection.GridSearchCV`.
     history_ : dict of arrays
         "objective" after every update of a "block", its "iteration" and the "seconds" until then.
     n_iter_ : int
@@ -166,7 +166,7 @@ class KernelLLC(_KernelCoded):
     (True, True)
     """
 
-    max_iter = 0  # k-means makes the dictionary
+    max_iter = 0  # the dictionary is that of k-means
     tol = 0.0
 
     def __init__(

@@ -26,7 +26,7 @@ from divlearn.fitting.progress import say, track
 from divlearn.geometry import sqrtm
 
 _ETAS = (0.1, 0.3, 1.0)
-_HELD_OUT = 2  # folds that are held out in turn: each choice is a long fit
+_N_HELD_OUT = 2  # folds that are held out; few, since fits take long
 _HISTORY = ("n_constraints", "eta", "accuracy", "seconds")
 
 
@@ -58,7 +58,7 @@ class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEst
         Stop after a pass that changes the multipliers by at most this share of all of them.
     random_state : int, RandomState or None
     verbose : int, default=0
-        1 prints progress and every number of constraints and eta, 2 every pass as well.
+        1 prints progress and every number of constraints and eta, 2 also every pass.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
@@ -67,10 +67,10 @@ class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEst
     n_constraints_ : int
     eta_ : float
     n_iter_ : int, passes in the last run.
-    message_ : str, why that stopped, and what was chosen before.
+    message_ : str, why that stopped, and the chosen parameters.
     history_ : dict of arrays
-        "n_constraints", "eta", held-out "accuracy" and "seconds" of all that was tried; the
-        last entry is the final run, on everything, whose accuracy is NaN.
+        "n_constraints", "eta", held-out "accuracy" and "seconds" of all candidates; the last entry
+        is the final run, on all data, whose accuracy is NaN.
     classes_ : ndarray, shape (n_classes,)
     n_features_in_ : int, size of the matrices.
 
@@ -133,7 +133,7 @@ class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEst
         self._check_parameters()
         data = check_labelled(self, X, y, None, None, groups)
         seed = draw_seed(self.random_state)
-        splits = data.folds(FOLDS, seed)[:_HELD_OUT]
+        splits = data.folds(FOLDS, seed)[:_N_HELD_OUT]
         logarithms = cpu_engine().logarithms(data.matrices)
         runs, chosen = self._search(logarithms, data.codes, splits, seed)
         self.Q_ = chosen.frame @ chosen.frame.T
@@ -149,7 +149,7 @@ class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEst
         return metric.move(cpu_engine().logarithms(check_new(self, X)), self._root)
 
     def _predict_codes(self, X: ArrayLike) -> Indices:
-        vectors = self.transform(X)  # first, for it says if nothing is fitted
+        vectors = self.transform(X)  # first, to report a model that is not fitted
         return metric.label_nearest(self._vectors, self._codes, vectors)
 
     def _check_parameters(self) -> None:
@@ -176,12 +176,12 @@ class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEst
     def _search(
         self, logarithms: RealArray, codes: Indices, splits: Folds, seed: int
     ) -> tuple[list[Solution], Solution]:
-        """Choose parameters, then learn from all; returns all runs, and the one to keep."""
+        """Choose parameters, then learn from all; return all runs, and the final one."""
 
         def learn(rows: Indices, count: int, eta: float) -> Solution:
             return self._learn(logarithms[rows], codes[rows], count, eta, seed)
 
-        def attempt(count: int, eta: float) -> Solution:
+        def score(count: int, eta: float) -> Solution:
             runs.append(_hold_out(learn, logarithms, codes, splits, count, eta))
             accuracy = runs[-1].accuracy
             say(self, f"{count} constraints, eta={eta:g}: held-out accuracy {accuracy:.3f}")
@@ -189,21 +189,21 @@ class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEst
 
         runs: list[Solution] = []
         plateau = isinstance(self.n_constraints, str)
-        fewest = min(10 * (int(codes.max()) + 1) ** 2, 2 * len(codes))
-        count = fewest if plateau else int(self.n_constraints)
+        first = min(10 * (int(codes.max()) + 1) ** 2, 2 * len(codes))
+        count = first if plateau else int(self.n_constraints)
         etas = _ETAS if self.eta is None else (float(self.eta),)
         eta = etas[0]
         if splits and (plateau or len(etas) > 1):
-            for one in etas:
-                attempt(count, one)
+            for eta in etas:
+                score(count, eta)
                 if is_interrupted():
                     break
-            best = max(runs, key=lambda run: run.accuracy)  # the smallest eta of those that tie
+            best = max(runs, key=lambda run: run.accuracy)  # of ties the one with the smallest eta
             while plateau and not is_interrupted():
-                more = attempt(2 * best.n_constraints, best.eta)
-                if not more.accuracy > best.accuracy:
+                doubled = score(2 * best.n_constraints, best.eta)
+                if not doubled.accuracy > best.accuracy:
                     break
-                best = more
+                best = doubled
             if is_interrupted():
                 return runs, best
             count, eta = best.n_constraints, best.eta
@@ -214,17 +214,17 @@ class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEst
     def _learn(
         self, logarithms: RealArray, codes: Indices, count: int, eta: float, seed: int
     ) -> Solution:
-        started, rng = time.perf_counter(), np.random.default_rng(seed)
+        began, rng = time.perf_counter(), np.random.default_rng(seed)
         start = metric.find_prior(logarithms, codes)
         vectors = metric.move(logarithms, start)
         pairs, similar = metric.near_pairs(vectors, codes, count, rng)
         low, high = metric.distance_percentiles(vectors, self.percentiles, rng)
         gaps = logarithms[pairs[:, 0]] - logarithms[pairs[:, 1]]
         bounds = np.where(similar, low, high)
-        found = metric.solve_logdet(
+        solution = metric.solve_logdet(
             gaps, similar, bounds, start, eta, max_iter=self.max_iter, tol=self.tol
         )
-        return found._replace(seconds=time.perf_counter() - started)
+        return solution._replace(seconds=time.perf_counter() - began)
 
 
 def _hold_out(
@@ -235,17 +235,17 @@ def _hold_out(
     count: int,
     eta: float,
 ) -> Solution:
-    """Learn without each held-out part, and recognise it; the last of these runs, with accuracy."""
-    seconds, right = 0.0, []
+    """Learn without each held-out part; return the last run, with the accuracy of all."""
+    seconds, is_right = 0.0, []
     for train, held in track(splits, "folds"):
         run = learn(train, count, eta)
         seconds += run.seconds
         vectors = metric.move(logarithms, run.frame)
-        found = metric.label_nearest(vectors[train], codes[train], vectors[held])
-        right.append(found == codes[held])
+        predicted = metric.label_nearest(vectors[train], codes[train], vectors[held])
+        is_right.append(predicted == codes[held])
         if is_interrupted():
             break
-    accuracy = float(np.concatenate(right).mean())
+    accuracy = float(np.concatenate(is_right).mean())
     return run._replace(n_constraints=count, accuracy=accuracy, seconds=seconds)
 
 

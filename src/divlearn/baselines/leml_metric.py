@@ -1,4 +1,4 @@
-r"""The problem of log-Euclidean metric learning: pairs it learns from, and Bregman projections.
+r"""Log-Euclidean metric learning: pairs of matrices as constraints, and Bregman projections.
 
 `LEML` states the problem. With :math:`A_c = M_c^T M_c` of any rank and a multiplier for every
 constraint, >= 0 for similar pairs and <= 0 for dissimilar ones, the solution has
@@ -23,7 +23,7 @@ from divlearn.geometry import invsqrtm
 
 
 class Solution(NamedTuple):
-    """A metric, how its search ended, and what the history of `LEML` has of it."""
+    """A metric, how its search ended, and an entry of the history of `LEML`."""
 
     frame: RealArray  # F with Q = F F^T
     multipliers: RealArray
@@ -33,10 +33,10 @@ class Solution(NamedTuple):
     n_constraints: int
     eta: float
     seconds: float = math.nan
-    accuracy: float = math.nan  # of what is held out
+    accuracy: float = math.nan  # on held-out matrices
 
 
-_NEIGHBORS = 5  # of each matrix in its class, by which the metric starts
+_NEIGHBORS = 5  # of each matrix in its class, for the initial metric
 _SHRINKAGE = 1e-3  # of their scatter, towards a multiple of the identity
 _SAMPLE = 20_000  # pairs, for percentiles
 _EXACT = 1e-12  # of the logarithm of tr(Q A) / xi
@@ -52,8 +52,8 @@ def find_prior(logarithms: RealArray, codes: Indices) -> RealArray:
     """Root of Q_0, the inverse scatter of neighbours of one class."""
     vectors = logarithms.reshape(len(logarithms), -1)
     pairs, similar = near_pairs(vectors, codes, 2 * _NEIGHBORS * len(codes), None)
-    some = pairs[similar]
-    gaps = logarithms[some[:, 0]] - logarithms[some[:, 1]]
+    first, second = pairs[similar].T
+    gaps = logarithms[first] - logarithms[second]
     scatter = np.tensordot(gaps, gaps, axes=([0, 1], [0, 1]))
     size = np.trace(scatter) / len(scatter)
     if size == 0:
@@ -79,23 +79,24 @@ def label_nearest(vectors: RealArray, codes: Indices, queries: RealArray) -> Ind
 def near_pairs(
     vectors: RealArray, codes: Indices, count: int, rng: np.random.Generator | None
 ) -> tuple[Indices, NDArray[np.bool_]]:
-    """Pairs of vectors with near ones, of their class and of others in turn, at most ``count``."""
-    # All nearest ones, in an order the generator draws, then all second nearest ones, and so on;
-    # copies of a vector are left out. Returned are indices, and whether both are of one class.
+    """Pairs of near vectors, of the same class and of others in turn, at most ``count``."""
+    # Every vector with its nearest ones, in an order the generator draws, then with its second
+    # nearest, and so on; pairs of copies are left out. Returned are indices, and whether both are
+    # of the same class.
     n = len(vectors)
     ranks = -(-count // (2 * n))
     order = np.arange(n) if rng is None else rng.permutation(n)
-    found = np.full((2, n, ranks), -1, dtype=np.intp)  # of the same class, of others
+    neighbors = np.full((2, n, ranks), -1, dtype=np.intp)  # of the same class, of others
     for code in np.unique(codes):
         same, others = np.flatnonzero(codes == code), np.flatnonzero(codes != code)
-        for kind, candidates in ((0, same), (1, others)):
-            k = min(ranks, len(candidates) - (kind == 0))
+        for i, candidates in enumerate((same, others)):
+            k = min(ranks, len(candidates) - (i == 0))
             if k > 0:
-                nearest = NearestNeighbors(n_neighbors=k, algorithm="brute")
-                asked = vectors[same] if kind else None  # those it is fitted to, but for themselves
-                places = nearest.fit(vectors[candidates]).kneighbors(asked, return_distance=False)
-                found[kind, same, :k] = candidates[places]
-    second = found[:, order].transpose(2, 1, 0).ravel()  # by rank, then vector, then kind
+                index = NearestNeighbors(n_neighbors=k, algorithm="brute")
+                queries = vectors[same] if i else None  # None: the candidates, without themselves
+                nearest = index.fit(vectors[candidates]).kneighbors(queries, return_distance=False)
+                neighbors[i, same, :k] = candidates[nearest]
+    second = neighbors[:, order].transpose(2, 1, 0).ravel()  # by rank, then vector
     first = np.tile(np.repeat(order, 2), ranks)
     similar = np.tile([True, False], n * ranks)
     kept = np.flatnonzero(second >= 0)
@@ -104,7 +105,7 @@ def near_pairs(
 
 
 def project(squares: RealArray, bound: float, eta: float) -> float:
-    """Find the change mu of a multiplier after which a constraint holds with equality."""
+    """Find the change mu of a multiplier that makes a constraint an equality."""
     # It is the root of sum_k l_k / (1 + mu l_k) = 1 / (1 / xi - mu / eta), unique where both sides
     # are positive; the squares l are the eigenvalues of F^T A F, ascending, the last one > 0.
     lowest, highest, change = -1 / float(squares[-1]), eta / bound, 0.0
@@ -117,7 +118,7 @@ def project(squares: RealArray, bound: float, eta: float) -> float:
         lowest, highest = (change, highest) if gap > 0 else (lowest, change)
         slope = float(shares @ shares) / distance + 1 / (eta * inverse)
         following = change + gap / slope
-        if not lowest < following < highest:  # Newton's step leads out of the bracket
+        if not lowest < following < highest:  # Newton's step leaves the bracket
             following = 0.5 * (lowest + highest)
         if following == change:
             break
@@ -128,7 +129,7 @@ def project(squares: RealArray, bound: float, eta: float) -> float:
 def solve_logdet(
     differences: RealArray,
     similar: NDArray[np.bool_],
-    given: RealArray,
+    initial_bounds: RealArray,
     start: RealArray,
     eta: float,
     *,
@@ -136,10 +137,10 @@ def solve_logdet(
     tol: float,
 ) -> Solution:
     """Project on one constraint after the other, in passes over all of them."""
-    # Constraints have differences M, none zero, whether the bound is an upper one, and the bound;
-    # ``start`` is F with Q_0 = F F^T.
-    frame, n = start, len(given)
-    multipliers, bounds = np.zeros(n), given.astype(np.float64)
+    # A constraint has a difference M, not zero, and a bound: an upper one if `similar`. `start` is
+    # F with Q_0 = F F^T.
+    frame, n = start, len(initial_bounds)
+    multipliers, bounds = np.zeros(n), initial_bounds.astype(np.float64)
     iteration, message = 0, ""
     with stoppable():
         while iteration < max_iter and not message:
@@ -147,14 +148,13 @@ def solve_logdet(
             for c in range(n):
                 moved = differences[c] @ frame
                 distance = np.vdot(moved, moved)
-                kept = distance <= bounds[c] if similar[c] else distance >= bounds[c]
-                if kept and multipliers[c] == 0:
+                holds = distance <= bounds[c] if similar[c] else distance >= bounds[c]
+                if holds and multipliers[c] == 0:
                     continue
                 squares, vectors = np.linalg.eigh(moved.T @ moved)
                 squares = np.maximum(squares, 0.0)
                 change = project(squares, float(bounds[c]), eta)
-                # A multiplier keeps its sign: constraints hold, but are not pressed where they
-                # need not be.
+                # A multiplier keeps its sign, or becomes zero: the constraint is inactive.
                 limit = -float(multipliers[c])
                 changes[c] = change = max(change, limit) if similar[c] else min(change, limit)
                 multipliers[c] += change

@@ -24,19 +24,19 @@ from divlearn.tangent.classifier import spread
 
 FOLDS = 5  # to choose by
 
-# Of vectors with a total variance of one, so that the same grids suit all data.
+# Grids for vectors with a total variance of one, so that they suit all data.
 PENALTIES = {
     "linear": (0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0),
     "rbf": (1.0, 10.0, 100.0, 1_000.0),
 }
 GAMMAS = (0.03, 0.1, 0.3, 1.0, 3.0)
-# Steps of the solver of a machine, which takes hours where C is far too large for classes that
-# overlap. Others need a few for every vector.
+# Steps of the solver, which takes hours if C is far too large for classes that overlap. Otherwise
+# it needs a few for every vector.
 _STEPS = 100_000
 
 
 class VectorClassifier(MachineClassifier):
-    """Base of classifiers by a machine on vectors; C and gamma of a candidate are for it."""
+    """Base of classifiers with a machine on vectors, whose C and gamma are in a candidate."""
 
     cv = FOLDS
     engine: str | Engine = "auto"
@@ -47,7 +47,7 @@ class VectorClassifier(MachineClassifier):
         """Vectors of all matrices, with a total variance of one."""
 
     def fit_training(self, training: Training) -> Self:
-        """Fit to data that was checked; machines are stopped on purpose."""
+        """Fit to checked data, without warnings: the solver may stop before it converges."""
         with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             return super().fit_training(training)
 
@@ -58,10 +58,10 @@ class VectorClassifier(MachineClassifier):
         codes, weights = data.codes[rows], data.weights[rows]
 
         def learn(candidate: Candidate) -> tuple[SVC, Candidate]:
-            vectors, chosen = self._vectors(training, candidate), dict(candidate)
-            # Without a function for a kernel, the machine of everything can be kept in a file.
+            vectors, values = self._vectors(training, candidate), dict(candidate)
+            # The machine of all data can be saved in a file if its kernel is not a function.
             table = number != training.whole and vectors.shape[1] > len(vectors)
-            machine = make_machine(chosen["C"], chosen.get("gamma"), table=table)
+            machine = make_machine(values["C"], values.get("gamma"), table=table)
             return machine.fit(vectors[rows], codes, sample_weight=weights), candidate
 
         return learn
@@ -73,10 +73,10 @@ class VectorClassifier(MachineClassifier):
 
 
 def make_machine(C: float, gamma: float | None, *, table: bool) -> SVC:
-    """Make a machine of vectors that decides between pairs of classes; gamma is of a Gaussian.
+    """Make a machine of vectors that decides between pairs of classes; gamma: a Gaussian kernel.
 
-    With fewer samples than features a table of kernels is smaller than the data, and BLAS makes it
-    many times faster than the solver would.
+    With fewer samples than features, `table` computes the kernel matrix by BLAS: it is smaller than
+    the data, and many times faster than the solver.
     """
     if table:
         kernel = linear_kernel if gamma is None else partial(rbf_kernel, gamma=gamma)
@@ -90,8 +90,8 @@ def make_machine(C: float, gamma: float | None, *, table: bool) -> SVC:
 class LogEuclideanSVM(VectorClassifier):
     r"""Support vector machine on the vectors of :math:`\log X`.
 
-    The vectors, whose Euclidean distances are the log-Euclidean ones, are divided by one number,
-    the root s of their total variance. So kernels are
+    Euclidean distances of the vectors are log-Euclidean distances. The vectors are divided by the
+    root s of their total variance, so that kernels are
 
     .. math:: K(X, Y) = \frac{\langle \log X, \log Y \rangle}{s^2} \quad\text{or}\quad
               K(X, Y) = \exp\Bigl(-\frac{\gamma}{s^2} \|\log X - \log Y\|_F^2\Bigr) ,
@@ -114,12 +114,12 @@ class LogEuclideanSVM(VectorClassifier):
     ----------
     classes_ : ndarray, shape (n_classes,)
     best_params_ : dict, "C" and, for the Gaussian kernel, "gamma".
-    cv_results_ : dict of arrays, all that was tried, as in `sklearn.model_selection.GridSearchCV`.
+    cv_results_ : dict of arrays, all candidates, as in `sklearn.model_selection.GridSearchCV`.
     oof_proba_ : ndarray, shape (n_matrices, n_classes)
         Held-out probabilities, with parameters and calibration chosen without each fold. NaN for
         matrices that no fold holds out.
     held_out_accuracy_ : float, of these probabilities.
-    message_ : str, what was chosen, in a sentence.
+    message_ : str, the choice and its held-out accuracy, in a sentence.
     n_features_in_ : int, size of the matrices.
 
     Examples
@@ -157,15 +157,14 @@ class LogEuclideanSVM(VectorClassifier):
 
     @property
     def _nested(self) -> bool:  # type: ignore[override]
-        # Linear machines with different C predict nearly the same: their choice is hardly
-        # optimistic.
+        # Linear machines predict nearly the same for all C: their choice is hardly optimistic.
         return self.kernel == "rbf"
 
     def _grid(self, training: Training) -> Grid[Candidate]:
         parameters = {"C": PENALTIES[self.kernel] if self.C is None else [float(self.C)]}
         if self.kernel == "rbf":
             parameters["gamma"] = GAMMAS if self.gamma is None else [float(self.gamma)]
-        return Grid([tuple(one.items()) for one in ParameterGrid(parameters)])
+        return Grid([tuple(values.items()) for values in ParameterGrid(parameters)])
 
     def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
         return in_turn(grid.candidates) if self._nested else grid

@@ -8,7 +8,7 @@ A matrix X is approximated by :math:`M = \sum_j a_j B_j`, :math:`a \ge 0`, so th
 is small, with :math:`X = L L^T`, :math:`L^{-1} M L^{-T} = Q e^t Q^T`. Its gradients are
 :math:`\partial f / \partial a_j = \langle G, B_j \rangle + \lambda` and
 :math:`\partial f / \partial B_j = a_j G`, :math:`G = L^{-T} Q\, t e^{-t} Q^T L^{-1}`. It is convex
-where :math:`M \preceq X` (Cherian and Sra 2017); elsewhere points found are only stationary.
+where :math:`M \preceq X` (Cherian and Sra 2017); elsewhere solutions are only stationary points.
 """
 
 from __future__ import annotations
@@ -26,54 +26,54 @@ from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.threads import map_rows
 
 _PENALTIES = (3.0, 1.0, 0.1)
-_BLOCK_ENTRIES = 1 << 15  # of matrices that are decomposed at a time: they stay in cache
+_BLOCK_ENTRIES = 1 << 15  # of matrices that are decomposed at a time, and stay in cache
 _MAX_ITER = 50
-_INNER = 100  # iterations for each model
+_INNER = 100  # iterations for each quadratic model
 _RELAXATION = 1.6
 _WEIGHT = 1.0  # of the quadratic term, relative to the mean eigenvalue of H
 _ARMIJO = 1e-4
 _HALVINGS = 30
-_MEMORY = 5  # iterations, the worst of which a step must improve on
-_SHORTEST, _LONGEST = 1e-2, 1e2
+_MEMORY = 5  # iterations; a step must improve on the worst of their objectives
+_SHORTEST, _LONGEST = 1e-2, 1e2  # Barzilai-Borwein lengths
 
 
 class Cone(View):
-    """Conic combinations of atoms, whose traces are kept.
+    """Conic combinations of atoms of fixed traces.
 
-    ``amid`` is the inverse of the Cholesky factor of a matrix amid the others. ``gram`` holds the
-    inner products of atoms there: about the Hessian of f, if the combination is close to X.
+    ``whitener`` is the inverse of the Cholesky factor of a mean of the matrices. ``gram`` holds the
+    inner products of whitened atoms: about the Hessian of f, if the combination is close to X.
     """
 
-    def __init__(self, matrices: RealArray, atoms: RealArray, amid: RealArray) -> None:
-        self.amid = amid
+    def __init__(self, matrices: RealArray, atoms: RealArray, whitener: RealArray) -> None:
+        self.whitener = whitener
         self._whiteners = whiteners(np.linalg.cholesky(matrices))
         self._set_atoms(atoms)
 
     def _set_atoms(self, atoms: RealArray) -> None:
-        whitened = (self.amid @ atoms @ self.amid.T).reshape(len(atoms), -1)
+        whitened = (self.whitener @ atoms @ self.whitener.T).reshape(len(atoms), -1)
         self.atoms, self.gram = atoms, whitened @ whitened.T
 
-    def look(self, codes: RealArray, rows: Indices | None = None) -> tuple[RealArray, RealArray]:
-        """Half the squared distances, infinite where a combination is not definite, and all G."""
+    def misfit(self, codes: RealArray, rows: Indices | None = None) -> tuple[RealArray, RealArray]:
+        """Half the squared distances, infinite if a combination is not definite, and all G."""
         d = self.atoms.shape[-1]
         values, slopes = np.empty(len(codes)), np.empty((len(codes), d, d))
         flat = self.atoms.reshape(len(self.atoms), -1)
-        which = np.arange(len(codes)) if rows is None else rows
+        matrix_rows = np.arange(len(codes)) if rows is None else rows
 
         def fill(part: slice) -> None:
-            roots = self._whiteners[which[part]]
-            with np.errstate(over="ignore", invalid="ignore"):  # a step may go anywhere
+            W = self._whiteners[matrix_rows[part]]
+            with np.errstate(over="ignore", invalid="ignore"):  # steps may be too long
                 sums = (codes[part] @ flat).reshape(-1, d, d)
-                seen = roots @ sums @ roots.mT
-            lost = ~np.isfinite(seen).all(axis=(1, 2))
-            seen[lost] = np.eye(d)
-            inner, vectors = np.linalg.eigh(seen)
-            lost |= inner[:, 0] <= 0
-            inner[lost] = 1
-            t = np.log(inner)
-            values[part] = np.where(lost, np.inf, 0.5 * (t**2).sum(axis=1))
-            back = roots.mT @ vectors
-            slopes[part] = (back * (t / inner)[:, None, :]) @ back.mT
+                whitened = W @ sums @ W.mT
+            invalid = ~np.isfinite(whitened).all(axis=(1, 2))
+            whitened[invalid] = np.eye(d)
+            eigenvalues, vectors = np.linalg.eigh(whitened)
+            invalid |= eigenvalues[:, 0] <= 0
+            eigenvalues[invalid] = 1
+            t = np.log(eigenvalues)
+            values[part] = np.where(invalid, np.inf, 0.5 * (t**2).sum(axis=1))
+            basis = W.mT @ vectors
+            slopes[part] = (basis * (t / eigenvalues)[:, None, :]) @ basis.mT
 
         map_rows(fill, len(codes), max(1, _BLOCK_ENTRIES // d**2))
         return values, slopes
@@ -82,23 +82,23 @@ class Cone(View):
         self, codes: RealArray, penalty: float, rows: Indices | None = None
     ) -> tuple[RealArray, RealArray]:
         """Objectives, shape (n_rows,), and their gradients in the codes, (n_rows, n_atoms)."""
-        values, slopes = self.look(codes, rows)
+        values, slopes = self.misfit(codes, rows)
         flat = self.atoms.reshape(len(self.atoms), -1)
         gradients = slopes.reshape(len(codes), -1) @ flat.T + penalty
         return values + penalty * codes.sum(axis=1), gradients
 
     def start(self) -> RealArray:
-        """Equal codes, of the size that is best for their sum."""
+        """Equal codes, scaled so that the determinants of combination and matrix agree."""
         n = len(self.atoms)
         equal = np.full((len(self._whiteners), n), 1 / n)
         mean = self._whiteners @ self.atoms.mean(axis=0) @ self._whiteners.mT
-        heights = np.linalg.slogdet(mean)[1] / mean.shape[-1]
-        return equal * np.exp(-heights)[:, None]
+        log_scales = np.linalg.slogdet(mean)[1] / mean.shape[-1]
+        return equal * np.exp(-log_scales)[:, None]
 
     def objective(self, codes: RealArray, parameters: Parameters) -> tuple[float, RealArray]:
-        values, slopes = self.look(codes)
-        fixed = parameters["penalty"] * float(codes.sum(axis=1).mean())
-        return float(values.mean()) + fixed, slopes
+        values, slopes = self.misfit(codes)
+        penalty = parameters["penalty"] * float(codes.sum(axis=1).mean())
+        return float(values.mean()) + penalty, slopes
 
     def gradient(
         self, point: RealArray, codes: RealArray, parameters: Parameters, memo: RealArray
@@ -106,25 +106,25 @@ class Cone(View):
         n, d = point.shape[:2]
         flat = codes.T @ memo.reshape(len(memo), -1) / len(memo)
         gradients = point.mT @ flat.reshape(n, d, d) @ point
-        # Steps are followed by scaling back to the trace: what changes it alone counts for nothing.
-        whitened = self.amid @ point
+        # `move` scales atoms back to their traces: leave out the part of the gradient along them.
+        whitened = self.whitener @ point
         shares = np.trace(gradients, axis1=1, axis2=2) / d
         gradients -= shares[:, None, None] * (whitened.mT @ whitened)
         return 0.5 * (gradients + gradients.mT)
 
     def move(self, point: RealArray, step: RealArray) -> RealArray:
         moved = super().move(point, step)
-        traces = ((self.amid @ moved) ** 2).sum(axis=(1, 2))
+        traces = ((self.whitener @ moved) ** 2).sum(axis=(1, 2))
         return moved * np.sqrt(point.shape[-1] / traces)[:, None, None]
 
 
-def to_unit_trace(atoms: RealArray, amid: RealArray) -> RealArray:
-    """Scale atoms such that tr(P^-1 B) = d, with P^-1 = W^T W and W = amid."""
-    traces = np.einsum("ij,kjl,il->k", amid, atoms, amid)
+def to_unit_trace(atoms: RealArray, whitener: RealArray) -> RealArray:
+    """Scale atoms such that tr(P^-1 B) = d, with P^-1 = W^T W and W the whitener."""
+    traces = np.einsum("ij,kjl,il->k", whitener, atoms, whitener)
     return atoms * (atoms.shape[-1] / traces)[:, None, None]
 
 
-@np.errstate(over="ignore", invalid="ignore")  # what goes too far is not taken
+@np.errstate(over="ignore", invalid="ignore")  # steps that overflow are not taken
 def conic_codes(
     cone: Cone,
     penalty: float,
@@ -137,41 +137,42 @@ def conic_codes(
 
     Steps minimise :math:`\langle g, s \rangle + s^T H s / (2 \eta)` over :math:`a + s \ge 0`, H the
     Gram matrix of the cone and :math:`\eta` the Barzilai-Borwein length of each; with H the
-    identity it takes ten times as many. A step improves on the worst of the last five. A code is
-    done where its first-order gap :math:`\langle a, g \rangle + \|a\|_1 \max_j (-g_j)_+` is at most
-    ``tol`` times its objective. No code gets worse than the start.
+    identity ten times as many are needed. A step improves on the worst of the last five values. A
+    code is done if :math:`\langle a, g \rangle + \|a\|_1 \max_j (-g_j)_+`, its first-order gap, is
+    at most ``tol`` times its objective. No code gets worse than the start.
     """
-    first = cone.start() if start is None else start
-    codes = first.copy()
+    start = cone.start() if start is None else start
+    codes = start.copy()
     values, gradients = cone.evaluate(codes, penalty)
-    for row in np.flatnonzero(~np.isfinite(values))[:1]:  # no search leads away from there
+    for row in np.flatnonzero(~np.isfinite(values))[:1]:  # a search cannot start here
         raise ValueError(
             f"X[{row}] has the distance {values[row]} to a combination of the atoms: it is too "
             'close to singular, or too far from the training data; pass regularize="shrink"'
         )
-    at_start = values.copy()
+    start_values = values.copy()
     recent = np.repeat(values[:, None], _MEMORY, axis=1)
     rows, lengths = np.arange(len(codes)), np.ones(len(codes))
     model = _Model(cone.gram)
     for iteration in range(max_iter):
-        along = (codes[rows] * gradients[rows]).sum(axis=1)
-        gaps = along + codes[rows].sum(axis=1) * np.maximum(-gradients[rows], 0).max(axis=1)
+        products = (codes[rows] * gradients[rows]).sum(axis=1)
+        gaps = products + codes[rows].sum(axis=1) * np.maximum(-gradients[rows], 0).max(axis=1)
         rows = rows[gaps > tol * np.abs(values[rows])]
         if not len(rows):
             break
-        ways = model.steps(codes[rows], gradients[rows], lengths[rows])
-        rows, *moved = _search(
-            cone, penalty, rows, codes[rows], recent[rows].max(axis=1), gradients[rows], ways
+        steps = model.steps(codes[rows], gradients[rows], lengths[rows])
+        worst = recent[rows].max(axis=1)
+        rows, new_codes, new_values, new_gradients = _search(
+            cone, penalty, rows, codes[rows], worst, gradients[rows], steps
         )
-        lengths[rows] = model.lengths(moved[0] - codes[rows], moved[2] - gradients[rows])
-        codes[rows], values[rows], gradients[rows] = moved
-        recent[rows, iteration % _MEMORY] = moved[1]
-    better = (values <= at_start) & np.isfinite(codes).all(axis=1)
-    return np.where(better[:, None], codes, first)
+        lengths[rows] = model.lengths(new_codes - codes[rows], new_gradients - gradients[rows])
+        codes[rows], values[rows], gradients[rows] = new_codes, new_values, new_gradients
+        recent[rows, iteration % _MEMORY] = new_values
+    better = (values <= start_values) & np.isfinite(codes).all(axis=1)
+    return np.where(better[:, None], codes, start)
 
 
 class _Model:
-    """Quadratic models of many functions with one Hessian H, up to a factor each."""
+    """Quadratic models of many functions, whose Hessians are H up to factors."""
 
     def __init__(self, gram: RealArray) -> None:
         self.gram = gram
@@ -182,22 +183,22 @@ class _Model:
         """Minimise the models over non-negative codes, by alternating directions."""
         slopes = lengths[:, None] * gradients
         targets = codes @ self.gram - slopes
-        found, dual = codes, np.zeros_like(codes)
+        minima, dual = codes, np.zeros_like(codes)
         for _ in range(_INNER):
-            moved = (targets + self._weight * (found - dual)) @ self._inverse
-            moved = _RELAXATION * moved + (1 - _RELAXATION) * found + dual
-            found = np.maximum(moved, 0)
-            dual = moved - found
-        steps = found - codes
-        # The trace exceeds every eigenvalue of H: a projected gradient so short always descends.
+            moved = (targets + self._weight * (minima - dual)) @ self._inverse
+            moved = _RELAXATION * moved + (1 - _RELAXATION) * minima + dual
+            minima = np.maximum(moved, 0)
+            dual = moved - minima
+        steps = minima - codes
+        # The trace exceeds every eigenvalue of H: so short a projected gradient always descends.
         short = np.maximum(codes - slopes / np.trace(self.gram), 0) - codes
         descends = (steps * gradients).sum(axis=1) < (short * gradients).sum(axis=1)
         return np.where(descends[:, None], steps, short)
 
-    def lengths(self, changes: RealArray, turns: RealArray) -> RealArray:
-        """Barzilai-Borwein lengths of steps, in the metric of H."""
-        squares = (changes @ self.gram * changes).sum(axis=1)
-        curvatures = np.maximum((changes * turns).sum(axis=1), squares / _LONGEST)
+    def lengths(self, steps: RealArray, changes: RealArray) -> RealArray:
+        """Barzilai-Borwein lengths, in the metric of H, from steps and changes of gradients."""
+        squares = (steps @ self.gram * steps).sum(axis=1)
+        curvatures = np.maximum((steps * changes).sum(axis=1), squares / _LONGEST)
         return np.maximum(squares / np.where(squares > 0, curvatures, 1), _SHORTEST)
 
 
@@ -208,25 +209,25 @@ def _search(
     codes: RealArray,
     values: RealArray,
     gradients: RealArray,
-    ways: RealArray,
+    steps: RealArray,
 ) -> tuple[Indices, RealArray, RealArray, RealArray]:
-    """Go along the ways until every objective is lower by enough; drop rows for which none is."""
-    slopes = (gradients * ways).sum(axis=1)
+    """Backtrack until the objectives decrease sufficiently; drop rows where they never do."""
+    slopes = (gradients * steps).sum(axis=1)
     lengths = np.ones(len(rows))
     moved, new_values, new_gradients = codes.copy(), values.copy(), gradients.copy()
     left = np.arange(len(rows))
     for _ in range(_HALVINGS):
-        moved[left] = codes[left] + lengths[left, None] * ways[left]
+        moved[left] = codes[left] + lengths[left, None] * steps[left]
         new_values[left], new_gradients[left] = cone.evaluate(moved[left], penalty, rows[left])
         rises = new_values[left] > values[left] + _ARMIJO * lengths[left] * slopes[left]
         left = left[rises]
         if not len(left):
             break
-        rise = new_values[left] - values[left] - lengths[left] * slopes[left]
-        ratios = -slopes[left] * lengths[left] / (2 * np.maximum(rise, np.finfo(float).tiny))
+        excess = new_values[left] - values[left] - lengths[left] * slopes[left]
+        ratios = -slopes[left] * lengths[left] / (2 * np.maximum(excess, np.finfo(float).tiny))
         lengths[left] *= np.clip(np.nan_to_num(ratios, nan=0.1), 0.1, 0.5)
-    good = np.delete(np.arange(len(rows)), left)
-    return rows[good], moved[good], new_values[good], new_gradients[good]
+    lower = np.delete(np.arange(len(rows)), left)
+    return rows[lower], moved[lower], new_values[lower], new_gradients[lower]
 
 
 class RSPDL(CodedClassifier[Cone]):
@@ -236,10 +237,10 @@ class RSPDL(CodedClassifier[Cone]):
 
     .. math:: \frac1N \sum_i \tfrac12 d^2\Bigl(X_i, \sum_j a_{ij} B_j\Bigr) + \lambda \|a_i\|_1
 
-    in the affine-invariant distance d. Lest atoms grow and codes shrink, the traces of atoms, which
-    the authors penalise, are held here: :math:`\operatorname{tr}(P^{-1} B_j) = d` with P the
-    log-Euclidean mean of the data. Codes are sparse since they must not be negative. Dictionary
-    and machine are learned as in `KernelSparseCoding`.
+    in the affine-invariant distance d. The traces of atoms, which the authors penalise, are fixed
+    here: :math:`\operatorname{tr}(P^{-1} B_j) = d` with P the log-Euclidean mean of the data.
+    Otherwise atoms would grow and codes shrink. Codes are sparse since they must not be negative.
+    Dictionary and machine are learned as in `KernelSparseCoding`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Base of committees: the fits of their members, and the average of these."""
+"""Base of committees: fits of the members, and their weighted average."""
 
 import time
 from abc import abstractmethod
@@ -26,13 +26,12 @@ from divlearn.threads import check_jobs
 from divlearn.tolerances import LEARNING_ACCURACY
 
 Members = dict[str, BaseEstimator]
-MemberNames = Sequence[str | tuple[str, BaseEstimator]]  # names, or users' own with a name
-# From predictions of members, rows of matrices and their counts.
+MemberNames = Sequence[str | tuple[str, BaseEstimator]]  # names, or pairs with users' estimators
+# A function of the predictions of members, rows of matrices and their counts.
 FitAverage = Callable[[RealArray, Indices, RealArray], Average]
 _D = TypeVar("_D", bound=Folded)
-# Over pairs of matrices and atoms of a fold; as much work as learning was measured to be.
-_PASSES = 6
-_PROBED = 32  # matrices, to see how long a divergence takes
+_PASSES = 6  # over pairs of matrices and atoms, in a fold of "iddl", as measured
+_PROBED = 32  # matrices, to measure the time of a divergence
 
 clock = time.monotonic  # tests have their own
 
@@ -50,7 +49,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
     """Base of estimators that average members, weighted by held-out data."""
 
     _kind: ClassVar[str]  # "classifier" or "regressor"
-    # Members by name, in the order in which they are fitted: the later, the longer it takes.
+    # Members by name, in the order of their fits: the slowest come last.
     _quick: ClassVar[dict[str, Callable[..., BaseEstimator]]]
     _learned: ClassVar[type[BaseEstimator]]  # the member "iddl", after all others
     _wrapper: ClassVar[type[BaseEstimator]]  # of members that users pass
@@ -81,39 +80,39 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
     def _weigh(self, training: _D) -> None:
         """Weight the members, and keep held-out figures."""
 
-    def _fit(self, kind: type[_D], data: Checked, y: RealArray | Indices, users: Members) -> None:
+    def _fit(self, make: type[_D], data: Checked, y: RealArray | Indices, users: Members) -> None:
         """Fit members to checked data on common folds, and weight them."""
-        given = {"y": y, "weights": data.weights, "groups": data.kept_groups}
-        with checkpointed(self, X=data.matrices, **given):
+        key = {"X": data.matrices, "y": y, "weights": data.weights, "groups": data.kept_groups}
+        with checkpointed(self, **key):
             folds = data.folds(self.cv, draw_seed(self.random_state))
-            training = kind(data, folds, get_engine(self.engine, accuracy=LEARNING_ACCURACY))
-            found = self._fit_members(training, users, draw_seed(self.random_state))
-            self.members_ = {name: found[name] for name in self._names() if name in found}
+            training = make(data, folds, get_engine(self.engine, accuracy=LEARNING_ACCURACY))
+            fitted = self._fit_members(training, users, draw_seed(self.random_state))
+            self.members_ = {name: fitted[name] for name in self._names() if name in fitted}
             self._weigh(training)
 
     def _names(self) -> list[str]:
-        return [one if isinstance(one, str) else one[0] for one in self.members]
+        return [member if isinstance(member, str) else member[0] for member in self.members]
 
     def _check_parameters(self) -> Members:
-        """Check members and time, and return members that the user passed, by name."""
+        """Check ``members`` and ``time_limit``, and return members of the user by name."""
         if isinstance(self.members, str) or not len(self.members):
             raise ValueError(f"members={self.members!r} must be a sequence of names")
-        users, known = {}, (*self._quick, "iddl")
-        for one in self.members:
-            if isinstance(one, str) and one not in known:
+        users, names = {}, (*self._quick, "iddl")
+        for member in self.members:
+            if isinstance(member, str) and member not in names:
                 raise ValueError(
-                    f"member {one!r} must be one of {', '.join(known)}, or (name, {self._kind})"
+                    f"member {member!r} must be one of {', '.join(names)}, or (name, {self._kind})"
                 )
-            if not isinstance(one, str):
-                if len(one) != 2 or not isinstance(one[0], str) or one[0] in known:
+            if not isinstance(member, str):
+                if len(member) != 2 or not isinstance(member[0], str) or member[0] in names:
                     raise ValueError(
-                        f"member {one!r} must be a new name and a {self._kind}, such as "
+                        f"member {member!r} must be a new name and a {self._kind}, such as "
                         f"('mine', {self._kind})"
                     )
-                users[one[0]] = self._wrapper(one[1])
-                users[one[0]]._check_parameters()
-        names = self._names()
-        if twice := [name for name in names if names.count(name) > 1]:
+                users[member[0]] = self._wrapper(member[1])
+                users[member[0]]._check_parameters()
+        requested = self._names()
+        if twice := [name for name in requested if requested.count(name) > 1]:
             raise ValueError(f"member {twice[0]!r} is named twice; name it once")
         if not (self.time_limit is None or (is_number(self.time_limit) and self.time_limit > 0)):
             raise ValueError(f"time_limit={self.time_limit!r} must be > 0, in seconds, or None")
@@ -121,45 +120,45 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
         return users
 
     def _fit_members(self, training: _D, users: Members, seed: int) -> Members:
-        """Fit the members, those that take longest last; an interrupt keeps what there is."""
-        names = self._names()
-        kinds = [name for name in (*self._quick, *users, "iddl") if name in names]
-        found: Members = {}
+        """Fit the members, the slowest last; an interrupt keeps the fitted ones."""
+        requested = self._names()
+        names = [name for name in (*self._quick, *users, "iddl") if name in requested]
+        fitted: Members = {}
         notes: list[str] = []
-        reached, limit, began = "", self.time_limit, clock()
-        with stoppable(lambda: found):
-            for done, kind in enumerate(kinds):
+        news, limit, began = "", self.time_limit, clock()
+        with stoppable(lambda: fitted):
+            for done, name in enumerate(names):
                 left = np.inf if limit is None else limit - (clock() - began)
-                if found and limit and self._estimate(kind, found, training) > left:
-                    notes.append(f"{kind} was skipped: it would exceed time_limit={limit:g}")
+                if fitted and limit and self._estimate(name, fitted, training) > left:
+                    notes.append(f"{name} was skipped: it would exceed time_limit={limit:g}")
                     continue
-                tell(f"kinds of {self._kind}s", done, len(kinds), f"fitting {kind}{reached}")
-                say(self, f"{clock() - began:.1f} s: fitting {kind}{reached}")
-                fit = partial(self._fit_member, kind, training, users, seed)
+                tell(f"kinds of {self._kind}s", done, len(names), f"fitting {name}{news}")
+                say(self, f"{clock() - began:.1f} s: fitting {name}{news}")
+                fit = partial(self._fit_member, name, training, users, seed)
                 # One member is needed, however long it takes.
-                end = began + limit if found and limit else np.inf
+                end = began + limit if fitted and limit else np.inf
                 try:
                     with on_progress(partial(_check_time, end)):
-                        found[kind] = stage(kind, fit)
+                        fitted[name] = stage(name, fit)
                 except _TimeUp:
-                    notes.append(f"{kind} was left out: it did not finish in time_limit={limit:g}")
+                    notes.append(f"{name} was left out: it did not finish in time_limit={limit:g}")
                     continue
-                # No reason to do without the others.
+                # The others may still be fitted.
                 except (ValueError, FloatingPointError) as error:
-                    notes.append(f"{kind} was left out: {error}")
+                    notes.append(f"{name} was left out: {error}")
                     continue
-                reached = f"; held-out {self._figure(kind, found[kind], training)}"
-                if is_interrupted():  # inside, where the best so far was kept
+                news = f"; held-out {self._figure(name, fitted[name], training)}"
+                if is_interrupted():  # the member has the best result so far
                     break
             else:
-                tell(f"kinds of {self._kind}s", len(kinds), len(kinds), reached.removeprefix("; "))
+                tell(f"kinds of {self._kind}s", len(names), len(names), news.removeprefix("; "))
         if is_interrupted():
             notes.append("interrupted by the user")
-        if not found:
+        if not fitted:
             raise ValueError(f"no member could be fitted: {'; '.join(notes)}; pass more data")
-        count = f"{len(found)} of {len(self.members)} members were fitted"
+        count = f"{len(fitted)} of {len(self.members)} members were fitted"
         self.message_ = "; ".join([count, *notes])
-        return found
+        return fitted
 
     def _fit_member(self, name: str, training: _D, users: Members, seed: int) -> BaseEstimator:
         if name == "iddl":
@@ -175,8 +174,8 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
             raise FloatingPointError(f"held-out predictions of {name} are not all numbers")
         return member
 
-    def _estimate(self, kind: str, found: Members, training: _D) -> float:
-        """Guess the seconds that a kind of member takes, from a few pairs of matrices."""
+    def _estimate(self, name: str, fitted: Members, training: _D) -> float:
+        """Estimate the seconds that a member takes, from a few pairs of matrices."""
         data = training.data
         n = len(data.matrices)
         n_atoms = default_atoms(n, len(np.unique(data.strata)))
@@ -185,17 +184,17 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
             "kernel": n * n_columns / (2 if n_columns == n else 1),
             "iddl": _PASSES * n * n_atoms * len(training.folds),
         }
-        if kind == "nearest neighbour" and "kernel" not in found and n_columns == n:
-            kind = "kernel"  # which computes the same tables
-        if kind not in pairs:
+        if name == "nearest neighbour" and "kernel" not in fitted and n_columns == n:
+            name = "kernel"  # which computes the same tables
+        if name not in pairs:
             return 0.0
-        some = data.matrices[:: max(n // _PROBED, 1)]
+        probe = data.matrices[:: max(n // _PROBED, 1)]
         began = clock()
-        make_tables(training.engine, some, POINTS)
-        return pairs[kind] * (clock() - began) / (len(some) ** 2 / 2)
+        make_tables(training.engine, probe, POINTS)
+        return pairs[name] * (clock() - began) / (len(probe) ** 2 / 2)
 
     def _count(self, training: _D) -> tuple[RealArray, Indices]:
-        """Count held-out matrices in the weights of members, and number what is independent."""
+        """Return counts of held-out matrices, for the weights of members, and their units."""
         data, tested = training.data, training.tested
         units = number_units(tested, data.kept_groups)
         return count_samples(data.weights[tested], units), units
@@ -203,25 +202,24 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
     def _average(
         self,
         training: _D,
-        honest: RealArray,
-        final: RealArray,
+        held_out: RealArray,
+        optimistic: RealArray,
         counts: RealArray,
         fit: FitAverage,
     ) -> tuple[float, RealArray]:
-        """Weigh the members, and average held-out predictions by what the other folds say.
+        """Weight the members by `optimistic` predictions, of choices by all folds like new ones.
 
-        Returned are the temperature and these averages. Members are weighed as they will predict,
-        with all folds for their choice: by `final`.
+        Return the temperature, and averages of held-out predictions by weights of the other folds.
         """
         tested = training.tested
-        weights, temperature = fit(final, tested, counts)
+        weights, temperature = fit(optimistic, tested, counts)
         self.weights_ = dict(zip(self.members_, weights.tolist(), strict=True))
-        averages = np.empty(honest.shape[1:])
-        for _, held in training.folds:
-            inside = np.isin(tested, held)
+        averages = np.empty(held_out.shape[1:])
+        for _, fold_rows in training.folds:
+            inside = np.isin(tested, fold_rows)
             others = ~inside if not inside.all() else inside
-            without = fit(honest[:, others], tested[others], counts[others])
-            averages[inside] = average(honest[:, inside], *without)
+            without = fit(held_out[:, others], tested[others], counts[others])
+            averages[inside] = average(held_out[:, inside], *without)
         return temperature, averages
 
     def _summarize(self, weighing: str, figures: dict[str, str], result: str) -> str:
@@ -232,8 +230,8 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
         ]
         text = f"Weights by the likelihood of held-out {weighing}: {', '.join(parts)}. {result}"
         if self.simple_ is not None and len(self.members_) > 1:
-            own = self.simple_ not in self.members  # of the user, who has the estimator
-            members = f"[({self.simple_!r}, ...)]" if own else f"({self.simple_!r},)"
+            is_users = self.simple_ not in self.members  # in a pair with the estimator
+            members = f"[({self.simple_!r}, ...)]" if is_users else f"({self.simple_!r},)"
             text += (
                 f" {self.simple_} alone is as good or better, up to one standard error; "
                 f"{type(self).__name__}({members}) is simpler."

@@ -1,4 +1,4 @@
-"""The classifier to reach for: several kinds, weighted by the likelihood of held-out labels."""
+"""Committee of classifiers, weighted by the likelihood of held-out labels."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ from divlearn.committee.weights import Average, find_simple, fit_average, floore
 from divlearn.committee.wrapped import CalibratedClassifier
 from divlearn.engines import Engine
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.labelled import (
-    MatrixClassifierMixin,
-    check_labelled,
-    fit_method,
-    prepare_new,
-)
+from divlearn.fitting.labelled import MatrixClassifierMixin, check_labelled, fit_method, prepare_new
 from divlearn.fitting.progress import say
 from divlearn.fitting.training import Training
 from divlearn.iddl import IDDLClassifier
@@ -31,7 +26,7 @@ from divlearn.kernels import DivergenceKernelClassifier
 from divlearn.nearest import DivergenceMDM, NearestClassifier
 from divlearn.tangent.classifier import TangentClassifier
 
-# In the order in which they are fitted: the later, the longer it takes.
+# In the order of their fits: the slowest come last.
 _QUICK: dict[str, Callable[..., BaseEstimator]] = {
     "tangent lda": partial(TangentClassifier, "lda"),
     "tangent logistic": partial(TangentClassifier, "logistic"),
@@ -80,9 +75,9 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
         name and any classifier of matrices, such as a pipeline, adds a member of your own; see
         `CalibratedClassifier`.
     time_limit : float, optional
-        Seconds for the members. Cheap ones come first. The kernel and IDDL are skipped if they
-        would probably take longer than what is left. A member that has not finished by then is left
-        out. At least one member is fitted.
+        Seconds for the members. Fast ones come first. The kernel and IDDL are skipped if they would
+        probably exceed the limit, and a member that does exceed it is left out. At least one member
+        is fitted.
     cv : int or splitter, default=4
         Folds. If matrices of one group resemble each other, pass ``groups`` to `fit`: folds then
         keep groups together. Otherwise held-out accuracies are too high, and weights favour members
@@ -93,7 +88,7 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
     n_jobs : int or None, default=None
         Threads that fit candidates of a member to folds, as in scikit-learn; None for those of
         the engine. The result is the same for any number.
-    verbose : int, default=0, 1 prints what is being fitted and the accuracy so far.
+    verbose : int, default=0, 1 prints progress and the accuracy so far.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
     Attributes
@@ -101,9 +96,9 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
     classes_ : ndarray
     weights_ : dict, of the members.
     temperature_ : float, T of the average.
-    oof_accuracy_ : dict, of the members and of "average", held-out accuracy
-        What a member chooses, and the weights, are chosen for every fold without the fold.
-    oof_proba_ : ndarray, shape (n_matrices, n_classes), held-out average, likewise.
+    oof_accuracy_ : dict, held-out accuracy of the members and of "average"
+        For every fold, the choices of the members and the weights are made without the fold.
+    oof_proba_ : ndarray, shape (n_matrices, n_classes), held-out average, in the same way.
     members_ : dict of fitted classifiers, each of which predicts by itself.
     message_ : str, how many members there are, and why the others were left out.
     n_features_in_ : int, size of the matrices.
@@ -164,36 +159,36 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
 
     def _figure(self, name: str, member: BaseEstimator, training: Training) -> str:
         data, tested = training.data, training.tested
-        right = member.oof_proba_[data.kept[tested]].argmax(axis=1) == data.codes[tested]
-        return f"accuracy: {name} {np.average(right, weights=data.sample_weights[tested]):.1%}"
+        is_right = member.oof_proba_[data.kept[tested]].argmax(axis=1) == data.codes[tested]
+        return f"accuracy: {name} {np.average(is_right, weights=data.sample_weights[tested]):.1%}"
 
     def _weigh(self, training: Training) -> None:
         data, tested = training.data, training.tested
         rows, members = data.kept[tested], self.members_.values()
-        honest = floored(np.stack([one.oof_proba_[rows] for one in members]))
-        final = np.stack([one._optimistic_proba[rows] for one in members])
+        held_out = floored(np.stack([member.oof_proba_[rows] for member in members]))
+        optimistic = np.stack([member._optimistic_proba[rows] for member in members])
         prior = np.array([_LEARNED_SHARE if name == "iddl" else 1.0 for name in self.members_])
 
         def fit(probabilities: RealArray, rows: Indices, counts: RealArray) -> Average:
             return fit_average(probabilities, data.codes[rows], counts, prior)
 
         counts, units = self._count(training)
-        self.temperature_, average = self._average(training, honest, final, counts, fit)
+        self.temperature_, average = self._average(training, held_out, optimistic, counts, fit)
         self.oof_proba_ = data.spread(tested, average)
-        right = {
+        is_right = {
             name: p.argmax(axis=1) == data.codes[tested]
-            for name, p in zip([*self.members_, "average"], [*honest, average], strict=True)
+            for name, p in zip([*self.members_, "average"], [*held_out, average], strict=True)
         }
         shares = data.sample_weights[tested]
-        self.oof_accuracy_ = {n: float(np.average(r, weights=shares)) for n, r in right.items()}
-        simple = {name: right[name] for name in self.members_ if name != "iddl"}
-        self.simple_ = find_simple(simple, right["average"], counts, units)
+        self.oof_accuracy_ = {n: float(np.average(r, weights=shares)) for n, r in is_right.items()}
+        simple = {name: is_right[name] for name in self.members_ if name != "iddl"}
+        self.simple_ = find_simple(simple, is_right["average"], counts, units)
         say(self, self.summary())
 
     def summary(self) -> str:
         """List the weights of the members, and say whether a single member would do as well."""
         check_is_fitted(self)
-        figures = {name: f"accuracy {one:.1%}" for name, one in self.oof_accuracy_.items()}
+        figures = {name: f"accuracy {share:.1%}" for name, share in self.oof_accuracy_.items()}
         result = f"The average has a held-out accuracy of {self.oof_accuracy_['average']:.1%}."
         return self._summarize("labels", figures, result)
 

@@ -1,4 +1,4 @@
-"""The regressor to reach for: several kinds, weighted by the likelihood of held-out numbers."""
+"""Committee of regressors, weighted by the likelihood of held-out numbers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,7 @@ from divlearn.engines import Engine
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import MatricesMixin, fit_method, prepare_new
 from divlearn.fitting.progress import say
-from divlearn.fitting.regression import (
-    NumberedTraining,
-    check_numbered,
-    r_squared,
-    restore,
-)
+from divlearn.fitting.regression import NumberedTraining, check_numbered, r_squared, restore
 from divlearn.iddl import IDDLRegressor
 from divlearn.kernels import DivergenceKernelRegressor
 from divlearn.nearest import NearestRegressor
@@ -67,9 +62,9 @@ class SPDRegressor(
     ----------
     weights_ : dict, of the members.
     oof_r2_, oof_mae_ : dict, of the members and of "average"
-        Held-out coefficient of determination, and mean absolute error. What a member chooses, and
-        the weights, are chosen for every fold without the fold.
-    oof_prediction_ : ndarray, shape (n_matrices,), held-out average, likewise.
+        Held-out coefficient of determination, and mean absolute error. For every fold, the choices
+        of the members and the weights are made without the fold.
+    oof_prediction_ : ndarray, shape (n_matrices,), held-out average, in the same way.
     members_ : dict of fitted regressors, each of which predicts by itself.
     message_ : str, how many members there are, and why the others were left out.
     n_features_in_ : int, size of the matrices.
@@ -130,29 +125,29 @@ class SPDRegressor(
 
     def _figure(self, name: str, member: BaseEstimator, training: NumberedTraining) -> str:
         data, rows = training.data, training.tested
-        honest = data.standardize(member.oof_prediction_[data.kept[rows]])
-        return f"R2: {name} {r_squared(data.numbers[rows], honest, data.weights[rows]):.3f}"
+        predictions = data.standardize(member.oof_prediction_[data.kept[rows]])
+        return f"R2: {name} {r_squared(data.numbers[rows], predictions, data.weights[rows]):.3f}"
 
     def _weigh(self, training: NumberedTraining) -> None:
         data, tested = training.data, training.tested
         rows, members = data.kept[tested], self.members_.values()
-        honest = data.standardize(np.stack([one.oof_prediction_[rows] for one in members]))
-        final = data.standardize(np.stack([one._optimistic_prediction[rows] for one in members]))
+        held_out = data.standardize(np.stack([m.oof_prediction_[rows] for m in members]))
+        optimistic = data.standardize(np.stack([m._optimistic_prediction[rows] for m in members]))
 
         def fit(predictions: RealArray, rows: Indices, counts: RealArray) -> Average:
             return fit_number_average(predictions, data.numbers[rows], counts)
 
         counts, units = self._count(training)
-        _, average = self._average(training, honest, final, counts, fit)
+        _, average = self._average(training, held_out, optimistic, counts, fit)
         self.oof_prediction_ = data.spread(tested, restore(average, data.mean, data.scale))
         numbers, names = data.numbers[tested], [*self.members_, "average"]
-        each = dict(zip(names, [*honest, average], strict=True))
-        self.oof_r2_ = {name: r_squared(numbers, one, counts) for name, one in each.items()}
+        predictions = dict(zip(names, [*held_out, average], strict=True))
+        self.oof_r2_ = {name: r_squared(numbers, p, counts) for name, p in predictions.items()}
         self.oof_mae_ = {
-            name: float(data.scale * np.average(np.abs(one - numbers), weights=counts))
-            for name, one in each.items()
+            name: float(data.scale * np.average(np.abs(p - numbers), weights=counts))
+            for name, p in predictions.items()
         }
-        scores = {name: -((one - numbers) ** 2) for name, one in each.items()}
+        scores = {name: -((p - numbers) ** 2) for name, p in predictions.items()}
         simple = {name: scores[name] for name in self.members_ if name != "iddl"}
         self.simple_ = find_simple(simple, scores["average"], counts, units)
         say(self, self.summary())
@@ -160,7 +155,7 @@ class SPDRegressor(
     def summary(self) -> str:
         """List the weights of the members, and say whether a single member would do as well."""
         check_is_fitted(self)
-        figures = {name: f"R2 {one:.3f}" for name, one in self.oof_r2_.items()}
+        figures = {name: f"R2 {r2:.3f}" for name, r2 in self.oof_r2_.items()}
         result = (
             f"The average has a held-out R2 of {self.oof_r2_['average']:.3f} and a mean absolute "
             f"error of {self.oof_mae_['average']:.4g}."
@@ -170,7 +165,5 @@ class SPDRegressor(
     def predict(self, X: ArrayLike) -> RealArray:
         """Predict numbers, shape (n_matrices,)."""
         checked = prepare_new(self, X)
-        return np.sum(
-            [self.weights_[name] * one.predict(checked) for name, one in self.members_.items()],
-            axis=0,
-        )
+        members = self.members_.items()
+        return np.sum([self.weights_[name] * m.predict(checked) for name, m in members], axis=0)

@@ -11,12 +11,12 @@ from divlearn.arrays import Indices, RealArray
 from divlearn.fitting.calibration import fit_temperature
 from divlearn.fitting.selection import mean_with_error
 
-# Weights of members, and the temperature of averaged probabilities; 1 leaves them.
+# Weights of members, and the temperature of averaged probabilities; 1 does not change them.
 Average = tuple[RealArray, float]
-# Of weights towards a prior, in units of independent held-out samples.
-_PULL, _NUMBER_PULL = 5.0, 3.0
-_FLOOR = 1e-3  # of probabilities: nobody is that sure
-_EXACT = 1e-6  # of the variance of errors, relative to that of numbers: nobody is that exact
+# Strength of the prior of the weights, in units of independent held-out samples.
+_PRIOR, _NUMBER_PRIOR = 5.0, 3.0
+_FLOOR = 1e-3  # of probabilities
+_LEAST_VARIANCE = 1e-6  # of errors, relative to that of numbers
 
 Loss = Callable[[RealArray], tuple[float, RealArray]]  # of weights; value and gradient
 Scores = NDArray[np.bool_] | RealArray  # of every matrix, the higher the better
@@ -41,9 +41,9 @@ def floored(probabilities: RealArray) -> RealArray:
 
 
 def count_samples(weights: RealArray, units: Indices) -> RealArray:
-    """Count held-out matrices in the likelihood, of groups that are numbered by `units`."""
-    # The matrices of a group are neither copies of each other nor independent. They count as much
-    # as the geometric mean of their number and that of groups.
+    """Return counts of held-out matrices in the likelihood; `units` are numbers of their groups."""
+    # Matrices of a group are neither equal nor independent: the total count is the geometric mean
+    # of the numbers of matrices and groups.
     return weights / weights.sum() * np.sqrt(len(units) * (units.max() + 1))
 
 
@@ -55,18 +55,19 @@ def fit_average(
     .. math:: \min_w \; -\sum_i c_i \log \sum_m w_m p_m(y_i \,|\, X_i)
               - 5 \sum_m q_m \log w_m , \qquad w \ge 0, \; \sum_m w_m = 1
 
-    The second term draws the weights to the shares q of the prior where the data does not tell
-    members apart. An average of calibrated probabilities is too unsure; its temperature mends that.
+    The second term draws the weights to the shares q of the prior where the data does not
+    distinguish members. An average of calibrated probabilities is underconfident; its temperature
+    corrects that.
     """
-    known = floored(probabilities)
-    true = known[:, np.arange(len(codes)), codes]
+    probabilities = floored(probabilities)
+    likelihoods = probabilities[:, np.arange(len(codes)), codes]
 
     def loss(w: RealArray) -> tuple[float, RealArray]:
-        mixture = w @ true
-        return -float(counts @ np.log(mixture)), -(true @ (counts / mixture))
+        mixture = w @ likelihoods
+        return -float(counts @ np.log(mixture)), -(likelihoods @ (counts / mixture))
 
-    weights = _minimize(loss, _PULL * prior / prior.sum())
-    mean = average(known, weights, 1.0)
+    weights = _minimize(loss, _PRIOR * prior / prior.sum())
+    mean = average(probabilities, weights, 1.0)
     temperature, _ = fit_temperature(np.log(mean), codes, counts / counts.sum())
     return weights, temperature
 
@@ -83,34 +84,33 @@ def fit_number_average(predictions: RealArray, numbers: RealArray, counts: RealA
 
     def loss(w: RealArray) -> tuple[float, RealArray]:
         errors = w @ predictions - numbers
-        variance = float(counts @ errors**2) / n + _EXACT
+        variance = float(counts @ errors**2) / n + _LEAST_VARIANCE
         return 0.5 * n * np.log(variance), predictions @ (counts * errors) / variance
 
-    prior = np.full(len(predictions), _NUMBER_PULL / len(predictions))
+    prior = np.full(len(predictions), _NUMBER_PRIOR / len(predictions))
     return _minimize(loss, prior), 1.0
 
 
 def _minimize(loss: Loss, prior: RealArray) -> RealArray:
-    """Minimise a loss of weights that are >= 0 and sum to one, with a pull towards a prior."""
+    """Minimise a loss of weights that are >= 0 and sum to one, minus the log of their prior."""
 
     def objective(z: RealArray) -> tuple[float, RealArray]:
         w = softmax(z)
-        value, slope = loss(w)
-        slope = slope - prior / w
-        return value - float(prior @ np.log(w)), w * (slope - w @ slope)
+        value, gradient = loss(w)
+        gradient = gradient - prior / w
+        return value - float(prior @ np.log(w)), w * (gradient - w @ gradient)
 
-    found = minimize(objective, np.log(prior), jac=True, method="BFGS")
-    return softmax(found.x)
+    return softmax(minimize(objective, np.log(prior), jac=True, method="BFGS").x)
 
 
 def find_simple(
-    scores: Mapping[str, Scores], whole: Scores, counts: RealArray, units: Indices
+    scores: Mapping[str, Scores], average_scores: Scores, counts: RealArray, units: Indices
 ) -> str | None:
-    """Name the member of the highest score, if the average is not better by more than noise."""
-    # Noise is the standard error of the difference, over `units` that are independent.
+    """Name the member of the highest score, unless the average is better by a standard error."""
+    # The error is that of the difference, over independent `units`.
     if not scores:
         return None
     best = max(scores, key=lambda name: float(counts @ scores[name]))
-    gain = np.bincount(units, counts * (whole.astype(float) - scores[best])).astype(float)
-    mean, error = mean_with_error(gain)
+    gains = np.bincount(units, counts * (average_scores.astype(float) - scores[best]))
+    mean, error = mean_with_error(gains.astype(float))
     return None if mean > error else best

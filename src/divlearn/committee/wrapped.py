@@ -1,4 +1,4 @@
-"""Estimators that users pass, as members of committees: fitted to parts of the data as they are."""
+"""Estimators of users as members of committees, fitted to parts of the data without a search."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from divlearn.fitting.held_out import Folded, Grid
 from divlearn.fitting.regression import HeldOutRegressor
 from divlearn.fitting.training import HeldOutClassifier
 
-_LEAST = 1e-12  # of a probability
+_LOWEST = 1e-12  # of a probability
 
 
 class Wrapped:
-    """An estimator without candidates to choose from."""
+    """An estimator of a user, with a grid of one candidate without parameters."""
 
     estimator_: Any  # of any class that a file may hold
     engine: str | Engine = "auto"
@@ -108,28 +108,29 @@ class CalibratedClassifier(Wrapped, HeldOutClassifier[tuple[()]]):
     """
 
     def _check_parameters(self) -> None:
-        known = [hasattr(self.estimator, name) for name in ("predict_proba", "decision_function")]
-        if not hasattr(self.estimator, "fit") or not any(known):
+        methods = "predict_proba", "decision_function"
+        scores = any(hasattr(self.estimator, name) for name in methods)
+        if not (hasattr(self.estimator, "fit") and scores):
             raise ValueError(
                 f"{self.estimator!r} must have fit, and predict_proba or decision_function; pass a "
                 "classifier that has"
             )
 
     def _answer(self, model: BaseEstimator, matrices: RealArray) -> RealArray:
-        scores, known = _score(model, matrices), np.asarray(model.classes_)
-        if scores.shape[1] != len(known) or not np.isin(self.classes_, known).all():
+        scores, classes = _score(model, matrices), np.asarray(model.classes_)
+        if scores.shape[1] != len(classes) or not np.isin(self.classes_, classes).all():
             raise ValueError(
                 f"{type(model).__name__} has {scores.shape[1]} scores of the classes "
-                f"{known.tolist()}, must have one for each of {self.classes_.tolist()}; pass a "
+                f"{classes.tolist()}, must have one for each of {self.classes_.tolist()}; pass a "
                 "classifier of these classes, SVC with decision_function_shape='ovr'"
             )
-        return scores[:, np.searchsorted(known, self.classes_)]  # a frozen one may know others
+        return scores[:, np.searchsorted(classes, self.classes_)]  # a frozen model may have more
 
     def _decide(self, model: BaseEstimator, training: Folded, number: int) -> RealArray:
         scores = super()._decide(model, training, number)
-        if len(self.classes_) == 3 and not hasattr(model, "predict_proba"):  # and as many pairs
-            said = model.predict(training.data.matrices[training.parts[number][1]])
-            agreement = np.mean(self.classes_[scores.argmax(axis=1)] == said)
+        if len(self.classes_) == 3 and not hasattr(model, "predict_proba"):  # and 3 pairs
+            predicted = model.predict(training.data.matrices[training.parts[number][1]])
+            agreement = np.mean(self.classes_[scores.argmax(axis=1)] == predicted)
             if agreement < 0.5:
                 raise ValueError(
                     f"the highest score of {type(model).__name__} is that of the predicted class "
@@ -140,9 +141,9 @@ class CalibratedClassifier(Wrapped, HeldOutClassifier[tuple[()]]):
 
 
 def _score(model: BaseEstimator, matrices: RealArray) -> RealArray:
-    """Return scores of the classes that a model knows, shape (n_matrices, n_classes)."""
+    """Return scores of the classes of a model, shape (n_matrices, n_classes)."""
     if hasattr(model, "predict_proba"):
-        return np.log(np.maximum(model.predict_proba(matrices), _LEAST))
+        return np.log(np.maximum(model.predict_proba(matrices), _LOWEST))
     decisions = np.asarray(model.decision_function(matrices))
     return np.stack([-decisions, decisions], axis=1) / 2 if decisions.ndim == 1 else decisions
 
@@ -173,8 +174,8 @@ class CrossValidatedRegressor(Wrapped, HeldOutRegressor[tuple[()]]):
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, _ = make_wishart_clusters(1, 120, 3, random_state=0)
     >>> y = np.linalg.slogdet(X)[1]
-    >>> own = IDDLRegressor(2, rank="full", max_iter=0, random_state=0)
-    >>> model = CrossValidatedRegressor(own, random_state=0).fit(X[::2], y[::2])
+    >>> iddl = IDDLRegressor(2, rank="full", max_iter=0, random_state=0)
+    >>> model = CrossValidatedRegressor(iddl, random_state=0).fit(X[::2], y[::2])
     >>> bool(model.score(X[1::2], y[1::2]) > 0.8)
     True
     """

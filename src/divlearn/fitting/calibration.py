@@ -13,7 +13,7 @@ _LAST_STEP, _ROOT_STEPS = 1e-7, 100
 # Ways to turn decisions of a model into scores of classes, shape (n_samples, n_classes).
 Forms = Sequence[Callable[[RealArray], RealArray]]
 SCORES: Forms = (lambda decisions: decisions,)  # decisions are scores
-# The form of the scores that was chosen, and the temperature that divides them.
+# The chosen form of the scores, and the temperature that divides them.
 Calibration = tuple[int, float]
 
 
@@ -23,7 +23,7 @@ def score_all(forms: Forms, decisions: RealArray) -> RealArray:
 
 
 def score_middle(forms: Forms, decisions: RealArray) -> RealArray:
-    """Scores of one form: to try all takes long, and seldom changes the order."""
+    """Scores of the middle form: all forms take long, and seldom change the order."""
     return forms[len(forms) // 2](decisions)
 
 
@@ -41,15 +41,15 @@ def log_softmax(scores: RealArray) -> RealArray:
 def calibrate_by(
     held_out: RealArray, scores: RealArray, codes: Indices, weights: RealArray
 ) -> RealArray:
-    """Turn scores into probabilities by a calibration on other scores, where there are some."""
-    known = held_out.shape[-1] // 2, 1.0
+    """Turn held-out scores into probabilities, calibrated on other scores if there are any."""
+    calibration = held_out.shape[-1] // 2, 1.0
     if len(scores):
-        known = calibrate(scores, codes, weights)
-    return np.exp(log_probabilities(held_out, *known))
+        calibration = calibrate(scores, codes, weights)
+    return np.exp(log_probabilities(held_out, *calibration))
 
 
 def calibrate(scores: RealArray, codes: Indices, weights: RealArray) -> Calibration:
-    """Choose the form by held-out accuracy, then by log-loss; scores have them in the last axis."""
+    """Choose the form, last axis of scores, by held-out accuracy and then by log-loss."""
     shares = weights / weights.sum()
     ranked = []
     for form in range(scores.shape[-1]):
@@ -62,54 +62,54 @@ def calibrate(scores: RealArray, codes: Indices, weights: RealArray) -> Calibrat
 def fit_temperature(scores: RealArray, codes: Indices, weights: RealArray) -> tuple[float, float]:
     """Temperature of least log-loss on held-out scores, and that loss.
 
-    By the rule of succession a sample is of another class with probability 1/(n + 2): scores that
-    are all right do not lead to probabilities of one.
+    Labels are smoothed by the rule of succession: a sample is of another class with probability
+    1/(n + 2). So scores that are all right do not lead to probabilities of one.
     """
     n_samples, n_classes = scores.shape
-    # Classes come first: sums over them are then sums of long rows.
+    # Classes are the first axis: sums over them then add up long rows.
     gaps = np.ascontiguousarray((scores - scores.max(axis=1, keepdims=True)).T)
-    true, powers = gaps[codes, np.arange(n_samples)], np.empty_like(gaps)
-    doubt = 1 / (n_samples + 2)
-    others = doubt / max(n_classes - 1, 1)
-    linear = float(weights @ ((1 - doubt - others) * true + others * gaps.sum(axis=0)))
+    true_gaps, powers = gaps[codes, np.arange(n_samples)], np.empty_like(gaps)
+    smoothing = 1 / (n_samples + 2)
+    other = smoothing / max(n_classes - 1, 1)
+    linear = float(weights @ ((1 - smoothing - other) * true_gaps + other * gaps.sum(axis=0)))
 
-    def add_up(t: float) -> RealArray:
-        """Sum powers of every sample, which stay: the array is large, and used again."""
+    def sum_powers(t: float) -> RealArray:
+        """Sum the powers of every sample; the large array of powers is reused."""
         np.multiply(gaps, np.exp(-t), out=powers)
         return np.exp(powers, out=powers).sum(axis=0)
 
     def slope(t: float) -> tuple[float, float]:
-        """Differentiate in the sharpness, the inverse of the temperature, and this again in t."""
-        sums = add_up(t)
+        """Differentiate the loss in the inverse temperature exp(-t), then this again in t."""
+        sums = sum_powers(t)
         means = np.multiply(powers, gaps, out=powers).sum(axis=0) / sums
         squares = np.multiply(powers, gaps, out=powers).sum(axis=0) / sums
         return float(weights @ means) - linear, -np.exp(-t) * float(weights @ (squares - means**2))
 
-    found = _falling_root(slope, *_RANGE)
-    losses = np.log(add_up(found)) - np.exp(-found) * true
-    return float(np.exp(found)), float(weights @ losses)
+    t = _decreasing_root(slope, *_RANGE)
+    losses = np.log(sum_powers(t)) - np.exp(-t) * true_gaps
+    return float(np.exp(t)), float(weights @ losses)
 
 
-def _falling_root(
+def _decreasing_root(
     function: Callable[[float], tuple[float, float]], low: float, high: float
 ) -> float:
-    """Find where a falling function is zero, or the end of a range that is next to it.
+    """Find the root of a decreasing function between two ends, or the end that is closest to it.
 
-    Steps are Newton's. One that leaves what is known to hold the zero goes to the end of the range,
-    then to the middle.
+    Steps are Newton's. A step out of the bracket goes to its end if that is untried, otherwise to
+    its middle.
     """
     untried = {low, high}
     t = 0.5 * (low + high)
     for _ in range(_ROOT_STEPS):
-        value, change = function(t)
+        value, derivative = function(t)
         end = high if value > 0 else low
         if t == end:
             break
         low, high = (t, high) if value > 0 else (low, t)
-        inside = abs(value) < -change * (high - low)
-        following = t - value / change if inside else end
-        # A short step is the last, since the next is as short as its square. It counts even out of
-        # the bracket, where rounding alone leads.
+        inside = abs(value) < -derivative * (high - low)
+        following = t - value / derivative if inside else end
+        # A short step is the last, since Newton's method converges quadratically. Only rounding
+        # leads a short step out of the bracket.
         if abs(following - t) <= _LAST_STEP:
             return following
         if low < following < high:

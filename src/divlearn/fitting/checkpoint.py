@@ -33,7 +33,7 @@ from divlearn.models.storage import fingerprint, libraries, read_object, write_o
 from divlearn.models.tree import Unknown
 
 _KIND = "checkpoint"
-_IRRELEVANT = {"engine", "n_jobs", "random_state", "verbose"}  # to what the result is
+_IRRELEVANT = {"engine", "n_jobs", "random_state", "verbose"}  # parameters that are not in the key
 _T = TypeVar("_T")
 
 
@@ -69,8 +69,8 @@ def resumable(path: str | os.PathLike[str] | None) -> Iterator[None]:
 @contextmanager
 def checkpointed(estimator: BaseEstimator, **data: object) -> Iterator[None]:
     """Take completed stages from the file of `resumable`, and add new ones to it."""
-    # Estimator and data must be those the file was written with. A callable among the data is asked
-    # for its value where there is a file. A fit inside another one is kept in the file of that.
+    # Estimator and data must be those the file was written with. Callables among the data are
+    # called only if there is a file. A fit inside another fit shares the file of the outer fit.
     path = None if _current.get() is not None else _path.get()
     if path is None:
         yield
@@ -88,9 +88,9 @@ def checkpointed(estimator: BaseEstimator, **data: object) -> Iterator[None]:
 def stage(name: str, compute: Callable[[], _T], random: np.random.RandomState | None = None) -> _T:
     """Compute a result and store it, or return the one that was stored before a kill.
 
-    Stages of the same name are told apart by their order. ``random`` is the generator that the
-    stage draws from; it continues where it was after the stage. Nobody may change the result, which
-    must be of types that models consist of.
+    Stages of the same name are numbered in their order. ``random`` is the generator that the stage
+    draws from; its state after the stage is restored. The result must not be changed, and must be
+    of types that model files hold.
     """
     return staged(name, compute, random)()
 
@@ -98,20 +98,20 @@ def stage(name: str, compute: Callable[[], _T], random: np.random.RandomState | 
 def staged(
     name: str, compute: Callable[[], _T], random: np.random.RandomState | None = None
 ) -> Callable[[], _T]:
-    """Return a stage to be computed later; several may be computed side by side."""
+    """Return a stage to be computed later, possibly on another thread."""
     checkpoint = _current.get()
     return compute if checkpoint is None else checkpoint.stage(name, compute, random)
 
 
 def draw_seed(random_state: RandomState) -> int:
-    """Draw a seed; after a kill, the one that was drawn before."""
+    """Draw a seed; a resumed fit gets the seed of the killed one."""
     return stage(
         "seed", lambda: int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     )
 
 
 class _Checkpoint:
-    """Results of completed stages, by where they are in the fit, and the file with them."""
+    """Results of completed stages, by their places in the fit, and the file that holds them."""
 
     def __init__(self, path: Path, key: dict[str, str]) -> None:
         self._path, self._key = path, key
@@ -135,24 +135,24 @@ class _Checkpoint:
 
         def result() -> _T:
             if place in self._results:
-                known: _T
-                known, drawn = self._results[place]
+                stored: _T
+                stored, generator = self._results[place]
                 if random is not None:
-                    random.set_state(drawn.get_state())
-                return known
+                    random.set_state(generator.get_state())
+                return stored
             token = _inside.set(place)
             try:
-                found = compute()
+                computed = compute()
             finally:
                 _inside.reset(token)
             if not is_interrupted():  # after Ctrl-C the result is incomplete
-                self._keep(place, (found, deepcopy(random)))
-            return found
+                self._keep(place, (computed, deepcopy(random)))
+            return computed
 
         return result
 
     def _keep(self, place: str, result: tuple[object, np.random.RandomState | None]) -> None:
-        inner = f"{place}/"  # stages inside are not needed any more
+        inner = f"{place}/"  # stages inside this one are not needed any more
         with self._lock:
             self._results = {k: v for k, v in self._results.items() if not k.startswith(inner)}
             self._results[place] = result
@@ -162,7 +162,7 @@ class _Checkpoint:
         try:
             write_object({"key": self._key, "results": self._results}, self._path, _KIND)
         except OSError as error:
-            # Hours of work are worth more than the means to save them.
+            # Hours of work are worth more than the file: the fit continues.
             message = (
                 f"checkpoint={str(self._path)!r} could not be written: {error.strerror or error}; "
                 "the fit continues, and an older checkpoint, if any, is intact"
@@ -170,7 +170,7 @@ class _Checkpoint:
             warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def remove(self) -> None:
-        """Remove the file, and what kills in the middle of writing have left of it."""
+        """Remove the file, and partly written ones that kills have left."""
         folder, name = self._path.resolve().parent, glob.escape(self._path.name)
         for file in (self._path, *folder.glob(f".{name}.*.part")):
             with suppress(FileNotFoundError):
@@ -184,10 +184,10 @@ _inside: ContextVar[str] = ContextVar("inside", default="")  # the stage that is
 
 def _describe(estimator: BaseEstimator, data: Mapping[str, object]) -> dict[str, str]:
     """All that the result of a fit depends on, by name."""
-    given = estimator.get_params(deep=False)
-    values = {name: value for name, value in given.items() if name not in _IRRELEVANT}
-    if isinstance(given.get("random_state"), int | np.integer):
-        # Generators are kept with what was drawn from them: where they stand now means nothing.
+    parameters = estimator.get_params(deep=False)
+    values = {name: value for name, value in parameters.items() if name not in _IRRELEVANT}
+    if isinstance(parameters.get("random_state"), int | np.integer):
+        # A seed is in the key; states of generators are stored with the stages that drew from them.
         values["random_state"] = int(estimator.random_state)
     key = {"kind of estimator": type(estimator).__name__, **libraries()}
     if hasattr(estimator, "engine"):
@@ -207,16 +207,16 @@ def _describe(estimator: BaseEstimator, data: Mapping[str, object]) -> dict[str,
 def _read(path: Path, key: dict[str, str]) -> dict[str, Any]:
     try:
         content, _ = read_object(path, _KIND, dict)
-        known, results = content["key"], content["results"]
+        stored, results = content["key"], content["results"]
     except (ValueError, KeyError) as error:
         raise ValueError(
             f"checkpoint={str(path)!r} cannot be resumed: {error}; remove the file to start anew, "
             "or name another"
         ) from error
-    other = sorted(name for name in key | known if key.get(name) != known.get(name))
-    if other:
+    changed = sorted(name for name in key | stored if key.get(name) != stored.get(name))
+    if changed:
         raise ValueError(
-            f"checkpoint={str(path)!r} belongs to another fit: {', '.join(other)} must be the "
+            f"checkpoint={str(path)!r} belongs to another fit: {', '.join(changed)} must be the "
             "same; pass the same data and parameters, remove the file to start anew, or name "
             "another"
         )

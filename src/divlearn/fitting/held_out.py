@@ -28,31 +28,31 @@ from divlearn.tolerances import LEARNING_ACCURACY
 _T = TypeVar("_T", bound=Hashable)
 _P = TypeVar("_P", bound=tuple[Hashable, ...])  # values of parameters
 _F = TypeVar("_F")
-Model = Any  # whatever `_decide` of an estimator understands
+Model = Any  # its type depends on the estimator
 Judge = Callable[[Sequence[RealArray], Sequence[Indices]], RealArray]  # see `HeldOut`
 
 
 class Memo:
-    """Results by key, each computed once: threads that need one wait for it.
+    """Cache of results by key, each computed once: other threads that need it wait.
 
-    Of more than `most`, if that is not zero, the oldest are forgotten.
+    It drops the oldest results beyond `size`; zero is no limit.
     """
 
-    def __init__(self, most: int = 0) -> None:
-        self._most = most
-        self._known: dict[Hashable, object] = {}
+    def __init__(self, size: int = 0) -> None:
+        self._size = size
+        self._results: dict[Hashable, object] = {}
         self._locks: dict[Hashable, RLock] = {}
 
     def once(self, key: Hashable, compute: Callable[[], _F]) -> _F:
-        """Return what was computed before under this key, or compute it."""
+        """Return the result of this key, computed at the first call."""
         with self._locks.setdefault(key, RLock()):
             try:
-                return cast(_F, self._known[key])
+                return cast(_F, self._results[key])
             except KeyError:
-                found = self._known[key] = compute()
-        for old in list(self._known)[: -self._most] if self._most else []:
-            self._known.pop(old, None)
-        return found
+                result = self._results[key] = compute()
+        for oldest in list(self._results)[: -self._size] if self._size else []:
+            self._results.pop(oldest, None)
+        return result
 
 
 class Folded(Memo):
@@ -68,9 +68,9 @@ class Folded(Memo):
 
     @cached_property
     def parts(self) -> list[Fold]:
-        """The folds, those of the nest, and last everything, which holds out nothing."""
-        everything = np.arange(len(self.data.matrices))
-        return [*self.folds, *self.nest[0], (everything, everything[:0])]
+        """The folds, those of the nest, and last all data, which holds out nothing."""
+        all_rows = np.arange(len(self.data.matrices))
+        return [*self.folds, *self.nest.folds, (all_rows, all_rows[:0])]
 
     @cached_property
     def tested(self) -> Indices:
@@ -78,40 +78,41 @@ class Folded(Memo):
         return np.unique(np.concatenate([held for _, held in self.folds]))
 
     @property
-    def there(self) -> RealArray:
-        """All matrices where the engine works, on the host or on a device."""
-        return self.once("there", lambda: self.engine.send(self.data.matrices))
+    def device_matrices(self) -> RealArray:
+        """All matrices in the memory of the engine, on the host or on a device."""
+        return self.once("matrices", lambda: self.engine.send(self.data.matrices))
 
     @property
     def log_vectors(self) -> RealArray:
-        """Logarithms of all matrices as vectors, where the engine works."""
-        return self.once("log vectors", lambda: log_vectors(self.there))
+        """Logarithms of all matrices as vectors, in the memory of the engine."""
+        return self.once("log vectors", lambda: log_vectors(self.device_matrices))
 
     @property
     def whole(self) -> int:
-        """Number of the part that is everything."""
+        """Number of the part with all data."""
         return len(self.parts) - 1
 
 
 class Grid(NamedTuple, Generic[_T]):
-    """Candidates, and more of them, to be tried next to the best."""
+    """Candidates, and a function that refines the best of them to further ones."""
 
     candidates: Sequence[_T]
     refine: Callable[[_T], Sequence[_T]] = lambda _: ()
 
 
 def in_turn(candidates: Sequence[_P]) -> Grid[_P]:
-    """Values of the last parameter with the others in the middle, then the others with the best."""
+    """Candidates that vary the last parameter, others in the middle; then refine the others."""
     middle = candidates[len(candidates) // 2]
     return Grid(
-        [one for one in candidates if one[:-1] == middle[:-1]],
-        lambda best: [one for one in candidates if one[-1:] == best[-1:] and one != best],
+        [c for c in candidates if c[:-1] == middle[:-1]],
+        lambda best: [c for c in candidates if c[-1:] == best[-1:] and c != best],
     )
 
 
-def shares_of(rows: Sequence[Indices], weights: RealArray) -> RealArray:
+def shares_of(folds_rows: Sequence[Indices], weights: RealArray) -> RealArray:
     """Shares of rows in a mean over folds of weighted means, fold by fold."""
-    return np.concatenate([weights[one] / weights[one].sum() / len(rows) for one in rows])
+    n = len(folds_rows)
+    return np.concatenate([weights[rows] / weights[rows].sum() / n for rows in folds_rows])
 
 
 _D = TypeVar("_D", bound=Folded)
@@ -120,13 +121,13 @@ _D = TypeVar("_D", bound=Folded)
 class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
     """Base of estimators that choose their parameters on held-out data.
 
-    A subclass says what its candidates are (`_grid`), how one is fitted to a part of the training
-    data (`_learner`), and how a model decides on what is held out and on new matrices. Candidates
-    are hashable; a model is whatever `_decide` understands.
+    A subclass defines the candidates (`_grid`), how to fit a candidate to a part of the training
+    data (`_learner`), and the decisions of a model on held-out (`_decide`) and on new matrices
+    (`_decide_new`). Candidates are hashable; only the subclass knows the type of its models.
     """
 
     _nested: ClassVar[bool] = False  # whether the choice needs models of the nest
-    _names: ClassVar[tuple[str, ...]] = ()  # of values of candidates, unless these have them
+    _names: ClassVar[tuple[str, ...]] = ()  # of parameters; none if candidates are named pairs
     _training: ClassVar[type[Folded]]
 
     cv: Splitter
@@ -153,18 +154,18 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
 
     @abstractmethod
     def _decide(self, model: Model, training: _D, number: int) -> RealArray:
-        """Decide on what a part holds out."""
+        """Return decisions on the matrices that a part holds out."""
 
     @abstractmethod
     def _decide_new(self, new: Prepared) -> RealArray:
-        """Decide on ``new.matrices`` by the model of everything, ``model_``."""
+        """Return decisions on ``new.matrices`` by ``model_``, which is fitted to all data."""
 
     def _inner_grid(self, grid: Grid[_T]) -> Grid[_T]:
-        """Candidates to choose from without each fold."""
+        """Candidates for the choices that leave out a fold."""
         return grid
 
     def _describe(self, candidate: _T) -> dict[str, Any]:
-        """Name the parameters of a candidate."""
+        """Return the parameters of a candidate by name."""
         values: Any = candidate
         return dict(zip(self._names, values, strict=True) if self._names else values)
 
@@ -173,11 +174,11 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
 
     @abstractmethod
     def _judge(self, training: _D) -> Judge:
-        """Make a function to shares of rows in a score, the higher the better."""
+        """Return a function to the shares of rows in a score, the higher the better."""
 
     @abstractmethod
     def _choose(self, training: _D, held_out: HeldOut[_T], grid: Grid[_T]) -> _T:
-        """Choose a candidate, and keep what is known of it."""
+        """Choose a candidate, and set attributes with its held-out figures."""
 
     @abstractmethod
     def _check_data(
@@ -187,7 +188,7 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
         sample_weight: ArrayLike | None,
         groups: ArrayLike | None,
     ) -> Checked:
-        """Check what to learn from."""
+        """Check the data to learn from."""
 
     @fit_method
     def fit(
@@ -217,7 +218,7 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
         return self
 
     def _fit_model(self, training: _D, best: _T) -> None:
-        """Fit the best candidate to everything."""
+        """Fit the best candidate to all data."""
         self.model_ = self._learner(training, training.whole)(best)
 
     def _hold_out(self, training: _D) -> HeldOut[_T]:
@@ -239,39 +240,39 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
     def _keep_tried(
         self, training: _D, held_out: HeldOut[_T], grid: Grid[_T], best: _T, figure: str
     ) -> None:
-        """Keep what was tried and chosen, in a table and in a sentence with a held-out figure."""
+        """Set the table of candidates, and the message with a held-out figure of the best."""
         self.best_params_ = self._describe(best)
         tried = list(dict.fromkeys([*grid.candidates, best, *grid.refine(best)]))
         self.cv_results_ = self._tabulate(training, held_out, tried)
         self.best_score_ = float(self.cv_results_["mean_test_score"].max())
-        named = ", ".join(f"{name} = {_short(one)}" for name, one in self.best_params_.items())
+        choice = ", ".join(f"{k} = {_short(value)}" for k, value in self.best_params_.items())
         self.message_ = (
-            f"{named or type(self).__name__}: held-out {figure} over {len(training.folds)} folds"
+            f"{choice or type(self).__name__}: held-out {figure} over {len(training.folds)} folds"
         )
         if len(tried) > 1:
             self.message_ += f", with the best of {len(tried)} combinations chosen without each"
         say(self, self.message_)
 
     def _tabulate(self, training: _D, held_out: HeldOut[_T], tried: Sequence[_T]) -> dict[str, Any]:
-        """Tabulate what was tried, as `sklearn.model_selection.GridSearchCV` does."""
+        """Tabulate the candidates, as `sklearn.model_selection.GridSearchCV` does."""
         n_folds = len(training.folds)
         ends = np.cumsum([len(held) for _, held in training.folds])[:-1]
-        shares = [np.split(held_out.shares(one), ends) for one in tried]
-        splits = np.array([[n_folds * part.sum() for part in one] for one in shares]).round(12)
-        mean = splits.mean(axis=1)
-        params = [self._describe(one) for one in tried]
+        shares = [np.split(held_out.shares(candidate), ends) for candidate in tried]
+        scores = np.array([[n_folds * fold.sum() for fold in folds] for folds in shares]).round(12)
+        mean = scores.mean(axis=1)
+        params = [self._describe(candidate) for candidate in tried]
         return {
-            **{f"param_{name}": _column([one[name] for one in params]) for name in params[0]},
+            **{f"param_{name}": _column([values[name] for values in params]) for name in params[0]},
             "params": params,
-            **{f"split{number}_test_score": one for number, one in enumerate(splits.T)},
+            **{f"split{fold}_test_score": column for fold, column in enumerate(scores.T)},
             "mean_test_score": mean,
-            "std_test_score": splits.std(axis=1),
+            "std_test_score": scores.std(axis=1),
             "rank_test_score": rankdata(-mean, method="min").astype(np.int32),
         }
 
 
 def _column(values: Sequence[object]) -> Labels:
-    if all(isinstance(one, int | float) for one in values):
+    if all(isinstance(value, int | float) for value in values):
         return np.array(values)
     column = np.empty(len(values), dtype=object)
     column[:] = values

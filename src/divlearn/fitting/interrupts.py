@@ -1,10 +1,9 @@
 """Ctrl-C ends a search early and keeps the best result so far.
 
-A search goes through iterations, starts, candidates, folds or members, inside `stoppable`. Ctrl-C
-there ends the search if it has a result to keep. From then on `is_interrupted` is true until the
-end of the `user_call`, such as `fit` or `evaluate`: searches around the one that was stopped end as
-well, later models are not improved beyond their start, and a checkpoint keeps the stages that were
-completed before.
+A search over iterations, starts, candidates, folds or members runs inside `stoppable`. Ctrl-C ends
+it if it has a result to keep. From then on `is_interrupted` is true until the end of the
+`user_call`, such as `fit` or `evaluate`: the searches around the stopped one end as well, later
+models keep their starting values, and a checkpoint keeps the stages completed before.
 
 Ctrl-C outside of a search, or before there is a result, raises KeyboardInterrupt. The estimator
 then stays as it was.
@@ -24,7 +23,7 @@ _call: ContextVar[_Call | None] = ContextVar("call", default=None)
 
 @contextmanager
 def user_call() -> Iterator[None]:
-    """Mark the extent of a call by the user; calls inside belong to it."""
+    """Mark a call by the user, to which all calls inside belong."""
     if _call.get() is not None:
         yield
         return
@@ -57,8 +56,8 @@ class stoppable:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
-        if kind is None or not issubclass(kind, KeyboardInterrupt):
+    def __exit__(self, exception: type[BaseException] | None, *_: object) -> bool:
+        if exception is None or not issubclass(exception, KeyboardInterrupt):
             return False
         interrupt()
         return bool(self._has_result())

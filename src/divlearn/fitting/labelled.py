@@ -33,11 +33,11 @@ def fit_method(fit: _Fit) -> _Fit:
     """Let a method that fits print progress if verbose, and restore the estimator if it fails."""
 
     @wraps(fit)
-    def restoring(self: Any, *given: Any, **named: Any) -> Any:
+    def restoring(self: Any, *args: Any, **kwargs: Any) -> Any:
         before = dict(vars(self))
         try:
             with user_call(), narrated(type(self).__name__, getattr(self, "verbose", 0)):
-                return fit(self, *given, **named)
+                return fit(self, *args, **kwargs)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
@@ -47,15 +47,15 @@ def fit_method(fit: _Fit) -> _Fit:
 
 
 def takes_metric(estimator: _Class) -> _Class:
-    """Let a class take ``metric``, pyRiemann's name, for its parameter ``divergence``."""
+    """Let a class accept ``metric``, as in pyRiemann, for its parameter ``divergence``."""
 
-    # The alias is no parameter of its own: `get_params` and `clone` know ``divergence`` only.
+    # The alias is not a parameter: `get_params` and `clone` use ``divergence`` only.
     def renaming(method: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(method)
-        def renamed(self: Any, *given: Any, **named: Any) -> Any:
-            if "metric" in named:
-                return method(self, *given, divergence=named.pop("metric"), **named)
-            return method(self, *given, **named)
+        def renamed(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if "metric" in kwargs:
+                return method(self, *args, divergence=kwargs.pop("metric"), **kwargs)
+            return method(self, *args, **kwargs)
 
         return renamed
 
@@ -67,7 +67,7 @@ def takes_metric(estimator: _Class) -> _Class:
 
 
 def engine_of(estimator: BaseEstimator) -> str | Engine:
-    """Return the engine of an estimator, with ``n_jobs`` threads if it has a name only."""
+    """Return the engine of an estimator, with ``n_jobs`` threads if it is given by name."""
     n_jobs = getattr(estimator, "n_jobs", None)
     if n_jobs is None or not isinstance(estimator.engine, str):
         return estimator.engine
@@ -77,18 +77,18 @@ def engine_of(estimator: BaseEstimator) -> str | Engine:
 class MatricesMixin:
     """Tags of estimators whose input are matrices, shape (n_matrices, d, d)."""
 
-    shrinkage_: Shrinkage | None = None  # what `check_training` learned, for `check_new`
-    hermitian_: bool = False  # whether it saw complex matrices, of which it knows the real form
-    feature_names_in_: Annotated[Labels, "d"]  # of channels; matrices have none, users set them
+    shrinkage_: Shrinkage | None = None  # learned by `check_training`, used by `check_new`
+    hermitian_: bool = False  # whether it was fitted to the real form of complex matrices
+    feature_names_in_: Annotated[Labels, "d"]  # of channels, set by users
     _takes_complex = True
 
     @property
     def _share(self) -> float:
-        """Factor of divergences of real forms, which are twice as large."""
+        """Factor of divergences: those of real forms are twice those of complex matrices."""
         return 0.5 if self.hermitian_ else 1.0
 
     def _as_given(self, matrices: RealArray) -> RealArray:
-        """Return matrices as complex ones if the estimator was given such."""
+        """Return matrices as complex ones if the estimator was fitted to complex ones."""
         return from_real_form(matrices) if self.hermitian_ else matrices
 
     def __sklearn_tags__(self) -> Any:
@@ -106,35 +106,35 @@ class MatrixClassifierMixin(ClassifierMixin, MatricesMixin):  # type: ignore[mis
 
     def predict(self, X: ArrayLike) -> Labels:
         """Most probable classes, shape (n_matrices,); the first of ``classes_`` if some tie."""
-        codes = self._predict_codes(X)  # which says so if the model is not fitted
+        codes = self._predict_codes(X)  # before classes_, to report a model that is not fitted
         return self.classes_[codes]
 
     def _predict_codes(self, X: ArrayLike) -> Indices:
         """Return indices of classes, shape (n_matrices,)."""
         model: Any = self
-        # Scores that differ by rounding may tie as probabilities, so these come first.
-        known = hasattr(model, "predict_proba")
-        scores = model.predict_proba(X) if known else model.decision_function(X)
+        # Probabilities come first: scores that differ by rounding may tie as probabilities.
+        probabilistic = hasattr(model, "predict_proba")
+        scores = model.predict_proba(X) if probabilistic else model.decision_function(X)
         best = scores > 0 if scores.ndim == 1 else scores.argmax(axis=1)
         return best.astype(np.intp)
 
 
 @dataclass(frozen=True, eq=False)
 class Checked:
-    """Matrices that were checked, without those of weight zero."""
+    """Checked matrices, without those of weight zero."""
 
     _classes: ClassVar[bool]  # whether y holds labels
 
     matrices: RealArray
     weights: RealArray
-    kept: Indices  # positions among the matrices that were given
-    y: Labels  # of all that were given
+    kept: Indices  # positions among the matrices passed to `fit`
+    y: Labels  # of all matrices passed to `fit`
     groups: Labels | None  # likewise
 
     @property
     @abstractmethod
     def strata(self) -> Indices:
-        """Classes that every training part must have."""
+        """Classes, all of which every training part must have."""
 
     @property
     def kept_groups(self) -> Labels | None:
@@ -152,7 +152,7 @@ class Checked:
         )
 
     def spread(self, rows: Indices, values: RealArray) -> RealArray:
-        """Values of some matrices among those given; NaN for the others."""
+        """Scatter values of rows to all matrices passed to `fit`; NaN for the others."""
         result = np.full((len(self.y), *values.shape[1:]), np.nan)
         result[self.kept[rows]] = values
         return result
@@ -166,19 +166,19 @@ class Labelled(Checked):
 
     codes: Indices  # indices of classes
     classes: Labels
-    sample_weights: RealArray  # without those of classes, which are no part of held-out figures
+    sample_weights: RealArray  # without class weights, for held-out figures
 
     @property
     def strata(self) -> Indices:
         return self.codes
 
     def require_two(self, fix: str) -> None:
-        """Raise unless every class has two matrices, or groups: to train on and to judge by."""
+        """Raise unless every class has two matrices, or groups: to train on and to test on."""
         counts = count_groups(self.codes, self.kept_groups)
         if counts.min() < 2:
-            what = "matrix" if self.groups is None else "group"
+            unit = "matrix" if self.groups is None else "group"
             raise ValueError(
-                f"class {self.classes[counts.argmin()]!s} has 1 {what}, must have >= 2, one to "
+                f"class {self.classes[counts.argmin()]!s} has 1 {unit}, must have >= 2, one to "
                 f"train on and one to test on; {fix}"
             )
 
@@ -191,9 +191,9 @@ def check_labelled(
     class_weight: ClassWeight = None,
     groups: ArrayLike | None = None,
 ) -> Labelled:
-    """Check what to learn from, and note its classes; `class_weight` multiplies weights.
+    """Check the data to learn from, and set ``classes_``; `class_weight` multiplies the weights.
 
-    Weights are divided by their mean after that: the scale of neither matters.
+    Weights are then divided by their mean: their scale does not matter.
     """
     matrices = check_training(estimator, X, sample_weight)
     weights = check_weights(sample_weight, len(matrices))
@@ -211,22 +211,21 @@ def label(
 ) -> Labelled:
     """Check labels and groups of matrices and weights that were checked before."""
     labels = check_labels(y, len(matrices))
-    seen = np.flatnonzero(weights)  # "balanced" is about these
-    classes, codes, counts = np.unique(labels[seen], return_inverse=True, return_counts=True)
+    kept = np.flatnonzero(weights)  # "balanced" counts these
+    classes, codes, counts = np.unique(labels[kept], return_inverse=True, return_counts=True)
     factors = class_factors(class_weight, classes, counts)
-    own = weights[seen]
     with np.errstate(over="ignore"):
-        weights = own * factors[codes]
-    kept = keep_classes(classes, counts, np.bincount(codes, weights))
-    rows = np.flatnonzero(weights)
-    codes = (np.cumsum(kept) - 1)[codes[rows]]
-    seen, weights, own = seen[rows], normalize_weights(weights[rows]), normalize_weights(own[rows])
-    known = check_groups(groups, len(labels))
-    return Labelled(matrices[seen], weights, seen, labels, known, codes, classes[kept], own)
+        products: RealArray = weights[kept] * factors[codes]
+    positive = keep_classes(classes, counts, np.bincount(codes, products))
+    rows = np.flatnonzero(products)
+    kept, codes, classes = kept[rows], (np.cumsum(positive) - 1)[codes[rows]], classes[positive]
+    products, weights = normalize_weights(products[rows]), normalize_weights(weights[kept])
+    groups = check_groups(groups, len(labels))
+    return Labelled(matrices[kept], products, kept, labels, groups, codes, classes, weights)
 
 
 def real_training(estimator: BaseEstimator, X: ArrayLike) -> ArrayLike:
-    """Give complex matrices to learn from their real form, and note that they are complex."""
+    """Return the real form of complex training matrices, and set ``hermitian_``."""
     estimator.hermitian_ = is_complex(X)
     if estimator.hermitian_ and not estimator._takes_complex:
         raise TypeError(
@@ -237,7 +236,7 @@ def real_training(estimator: BaseEstimator, X: ArrayLike) -> ArrayLike:
 
 
 def real_new(estimator: BaseEstimator, X: ArrayLike, name: str = "X") -> ArrayLike:
-    """Give matrices their real form if those in `fit` were complex."""
+    """Return the real form of matrices if those in `fit` were complex."""
     if is_complex(X) and not estimator.hermitian_:
         raise ValueError(
             f"{name} is complex, but {type(estimator).__name__} was fitted to real matrices; fit "
@@ -253,8 +252,8 @@ def check_training(
     *,
     dtype: Any = np.float64,
 ) -> RealArray:
-    """Check matrices to learn from, and learn how to regularize these and those to predict."""
-    vars(estimator).pop("feature_names_in_", None)  # of channels of other matrices
+    """Check training matrices, and learn how to regularize these and new ones."""
+    vars(estimator).pop("feature_names_in_", None)  # of an earlier fit
     matrices, estimator.shrinkage_ = check_and_learn(
         real_training(estimator, X), estimator.regularize, sample_weight, ndim=3, dtype=dtype
     )
@@ -264,19 +263,19 @@ def check_training(
 def check_new(
     estimator: BaseEstimator, X: ArrayLike | Prepared, *, dtype: Any = np.float64
 ) -> RealArray:
-    """Check matrices to predict, unless they were; the estimator is fitted, and to this size."""
+    """Check new matrices, unless they are `Prepared`; the estimator is fitted to their size."""
     if isinstance(X, Prepared):
         matrices = X.matrices
     else:
         check_is_fitted(estimator)
-        given = real_new(estimator, X)
-        matrices = check_spd(given, regularize=estimator.shrinkage_, ndim=3, dtype=dtype)
+        X = real_new(estimator, X)
+        matrices = check_spd(X, regularize=estimator.shrinkage_, ndim=3, dtype=dtype)
     check_size(estimator, matrices.shape[-1])
     return matrices
 
 
 def prepare_new(estimator: BaseEstimator, X: ArrayLike | Prepared) -> Prepared:
-    """Check matrices to predict, and wrap them with what models compute of them once."""
+    """Check new matrices, and wrap them with features that models compute once."""
     matrices = check_new(estimator, X)
     return X if isinstance(X, Prepared) else Prepared.checked(matrices)
 

@@ -11,10 +11,10 @@ from typing import TypeVar
 
 from sklearn.base import BaseEstimator
 
-Listener = Callable[[str, int, int, str], None]  # what is done, steps done, all steps, news
+Listener = Callable[[str, int, int, str], None]  # name of the steps, steps done, all steps, news
 
 _T = TypeVar("_T")
-_EVERY = 2.0  # seconds between lines, and before the first
+_INTERVAL = 2.0  # seconds between lines, and before the first
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 clock = time.monotonic  # tests have their own
 
@@ -44,17 +44,17 @@ def on_progress(check: Callable[[], None]) -> Iterator[None]:
     """Call a function whenever work inside reports progress; an error ends the work."""
     listener = _listener.get()
 
-    def both(what: str, done: int, total: int, news: str) -> None:
+    def tell_and_check(what: str, done: int, total: int, news: str) -> None:
         if listener is not None:
             listener(what, done, total, news)
         check()
 
-    with listen(both):
+    with listen(tell_and_check):
         yield
 
 
 def tell(what: str, done: int, total: int, news: str = "") -> None:
-    """Tell the listener how many steps are done; work inside other work has another name."""
+    """Tell the listener how many of the steps ``what`` are done; inner work needs another name."""
     listener = _listener.get()
     if listener is not None:
         listener(what, done, total, news)
@@ -74,8 +74,8 @@ def narrated(name: str, verbose: int) -> Iterator[None]:
     if not verbose > 0 or _listener.get() is not None:
         yield
         return
-    began, due, text = clock(), _EVERY, ""
-    parts: dict[str, str] = {}  # the whole work first; new work is part of the current one
+    began, due, text = clock(), _INTERVAL, ""
+    parts: dict[str, str] = {}  # from outer to inner work; new work is inside the current one
 
     def narrate(what: str, done: int, total: int, news: str) -> None:
         nonlocal due, parts, text
@@ -84,7 +84,7 @@ def narrated(name: str, verbose: int) -> Iterator[None]:
         seconds, text = clock() - began, "; ".join(parts.values())
         if verbose > 1 or seconds >= due:
             print(f"[{name}] {seconds:.0f} s: {text}", flush=True)
-            due, text = 1.1 * seconds + _EVERY, ""  # long work prints few lines
+            due, text = 1.1 * seconds + _INTERVAL, ""  # long work prints few lines
 
     with listen(narrate):
         yield

@@ -14,12 +14,7 @@ from sklearn.utils.validation import column_or_1d
 from divlearn.arrays import Indices, RealArray
 from divlearn.fitting.folds import check_groups
 from divlearn.fitting.held_out import Folded, Grid, HeldOutEstimator, Judge, shares_of
-from divlearn.fitting.labelled import (
-    Checked,
-    MatricesMixin,
-    check_training,
-    prepare_new,
-)
+from divlearn.fitting.labelled import Checked, MatricesMixin, check_training, prepare_new
 from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.targets import check_numbers
 from divlearn.weights import check_weights
@@ -56,7 +51,7 @@ def number(
     matrices: RealArray, y: RealArray, weights: RealArray, groups: ArrayLike | None = None
 ) -> Numbered:
     """Standardise numbers of matrices and weights that were checked before."""
-    kept = np.flatnonzero(weights)  # a weight of zero is no sample at all
+    kept = np.flatnonzero(weights)  # a weight of zero leaves a matrix out
     weights, values = weights[kept], y[kept]
     _, power = np.frexp(np.abs(values).max(axis=0))
     values = np.ldexp(values, -power)  # exactly; squares neither overflow nor underflow
@@ -66,8 +61,8 @@ def number(
     scale = np.where(constant, 1.0, deviation)
     numbers = np.where(constant, 0.0, (values - mean) / scale)
     mean, scale = np.ldexp(mean, power), np.ldexp(scale, power)
-    known = check_groups(groups, len(y))
-    return Numbered(matrices[kept], weights, kept, y, known, numbers, mean, scale)
+    groups = check_groups(groups, len(y))
+    return Numbered(matrices[kept], weights, kept, y, groups, numbers, mean, scale)
 
 
 def restore(numbers: RealArray, mean: float | RealArray, scale: float | RealArray) -> RealArray:
@@ -82,7 +77,7 @@ def check_numbered(
     sample_weight: ArrayLike | None = None,
     groups: ArrayLike | None = None,
 ) -> Numbered:
-    """Check what to learn from, with one number for every matrix."""
+    """Check the data to learn from, with one number for every matrix."""
     matrices = check_training(estimator, X, sample_weight)
     numbers = column_or_1d(check_numbers(y, len(matrices)), warn=True)
     data = number(matrices, numbers, check_weights(sample_weight, len(matrices)), groups)
@@ -95,10 +90,10 @@ def check_numbered(
 
 
 def r_squared(numbers: RealArray, predictions: RealArray, weights: RealArray) -> float:
-    """Coefficient of determination; of equal numbers 1 if they are predicted exactly, or 0."""
-    around = np.average((numbers - np.average(numbers, weights=weights)) ** 2, weights=weights)
-    errors = np.average((numbers - predictions) ** 2, weights=weights)
-    return float(1 - errors / around) if around > 0 else float(errors == 0)
+    """Coefficient of determination; for constant numbers 1 if predictions are exact, or 0."""
+    variance = np.average((numbers - np.average(numbers, weights=weights)) ** 2, weights=weights)
+    error = np.average((numbers - predictions) ** 2, weights=weights)
+    return float(1 - error / variance) if variance > 0 else float(error == 0)
 
 
 class HeldOutRegressor(
@@ -142,14 +137,14 @@ class HeldOutRegressor(
         data, inner, n_folds = training.data, self._inner_grid(grid), len(training.folds)
         best = held_out.best(*grid)
         chosen = [held_out.best(*inner, without=number) for number in range(n_folds)]
-        rows, honest = held_out.average(chosen, len(data.matrices))
-        _, final = held_out.average([best] * n_folds, len(data.matrices))
-        self.oof_prediction_ = data.spread(rows, self._restore(honest))
-        self._optimistic_prediction = data.spread(rows, self._restore(final))
+        rows, predictions = held_out.average(chosen, len(data.matrices))
+        _, optimistic = held_out.average([best] * n_folds, len(data.matrices))
+        self.oof_prediction_ = data.spread(rows, self._restore(predictions))
+        self._optimistic_prediction = data.spread(rows, self._restore(optimistic))
         numbers, weights = data.numbers[rows], data.weights[rows]
-        self.held_out_r2_ = r_squared(numbers, honest, weights)
-        errors = np.average(np.abs(honest - numbers), weights=weights)
-        self.held_out_mae_ = self.scale_ * float(errors)
+        self.held_out_r2_ = r_squared(numbers, predictions, weights)
+        error = np.average(np.abs(predictions - numbers), weights=weights)
+        self.held_out_mae_ = self.scale_ * float(error)
         self._keep_tried(training, held_out, grid, best, f"R2 {self.held_out_r2_:.3f}")
         return best
 

@@ -28,7 +28,7 @@ def to_rows(X: ArrayLike) -> RealArray:
 
 
 def from_rows(rows: ArrayLike) -> RealArray:
-    """SPD matrices, shape (n_matrices, d, d), of which `to_rows` gives these rows.
+    """SPD matrices, shape (n_matrices, d, d), from the rows of `to_rows`.
 
     Examples
     --------
@@ -49,8 +49,8 @@ def from_rows(rows: ArrayLike) -> RealArray:
 def vectorized(estimator: BaseEstimator) -> Pipeline:
     """Let an estimator of SPD matrices take the rows of `to_rows`.
 
-    `BaggingClassifier`, `permutation_importance` and other tools refuse 3-D data. The pipeline
-    returned takes their rows; its first step turns these into matrices.
+    `BaggingClassifier`, `permutation_importance` and other tools refuse 3-D data. The first step of
+    the returned pipeline turns rows into matrices.
 
     Examples
     --------
@@ -62,8 +62,8 @@ def vectorized(estimator: BaseEstimator) -> Pipeline:
     >>> bagged = BaggingClassifier(vectorized(DivergenceMDM()), random_state=0)
     >>> bagged.fit(to_rows(X[::2]), y[::2]).score(to_rows(X[1::2]), y[1::2])
     1.0
-    >>> found = permutation_importance(bagged, to_rows(X), y, random_state=0)
-    >>> found.importances_mean.shape  # one per entry of log X
+    >>> importance = permutation_importance(bagged, to_rows(X), y, random_state=0)
+    >>> importance.importances_mean.shape  # one per entry of log X
     (10,)
     """
     return make_pipeline(FunctionTransformer(from_rows, to_rows, check_inverse=False), estimator)

@@ -1,6 +1,6 @@
-"""Labels and numbers that come with matrices: one check each, wherever the matrices are.
+"""Checks of the targets of matrices: labels of classes and numbers.
 
-Data in memory is checked as a whole, data in shards block by block, by the same functions.
+The same functions check data in memory as a whole, and data in shards block by block.
 """
 
 import warnings
@@ -16,27 +16,27 @@ from sklearn.utils.validation import column_or_1d
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import ClassWeight, check_sortable
 
-_FEW = 20  # matrices, among which any number of classes is plausible
+_FEW = 20  # matrices, for which any number of classes is plausible
 
 
 def check_labels(y: ArrayLike | None, n_matrices: int, *, warn: bool = True) -> Labels:
-    """Return labels, one for every matrix; warn of a column, which is taken as labels."""
+    """Return labels, one for every matrix; a column is accepted, with a warning."""
     labels: Labels = column_or_1d(require_targets(y), warn=warn)
     check_sortable(labels, "y")
     assert_all_finite(labels, input_name="y")
     check_rows(labels, n_matrices, "y")
-    # Every class twice: `keep_classes` warns of too many, once it knows those of all blocks.
+    # Every class twice avoids a warning of too many: `keep_classes` warns, for all blocks at once.
     check_classification_targets(np.repeat(find_classes(labels), 2))
     return labels
 
 
 def check_numbers(y: ArrayLike | None, n_matrices: int) -> RealArray:
     """Return numbers to predict, shape (n_matrices,) or (n_matrices, n_outputs)."""
-    given = require_targets(y)
+    y = require_targets(y)
     try:
-        numbers: RealArray = check_array(given, ensure_2d=False, dtype=np.float64, input_name="y")
+        numbers: RealArray = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
     except ValueError as error:
-        if (text := _find_text(given)) is None:
+        if (text := _find_text(y)) is None:
             raise
         raise ValueError(
             f"y holds {text!r}, must hold numbers for a regressor; pass these or use a classifier"
@@ -47,12 +47,12 @@ def check_numbers(y: ArrayLike | None, n_matrices: int) -> RealArray:
 
 def _find_text(y: ArrayLike) -> str | None:
     """Return the first text that is no number."""
-    for one in np.asarray(y, dtype=object).flat:
+    for value in np.asarray(y, dtype=object).flat:
         try:
-            float(one)
+            float(value)
         except (TypeError, ValueError):
-            if isinstance(one, str):
-                return str(one)
+            if isinstance(value, str):
+                return str(value)
     return None
 
 
@@ -91,7 +91,7 @@ def join_classes(first: Labels, second: Labels) -> Labels:
 
 
 def class_factors(class_weight: ClassWeight, classes: Labels, counts: Indices) -> RealArray:
-    """Return what the weights of the matrices of every class are multiplied by."""
+    """Return the factor of every class, which multiplies the weights of its matrices."""
     if isinstance(class_weight, str) and class_weight == "balanced":
         return counts.sum() / (len(classes) * counts)
     factors: RealArray = compute_class_weight(class_weight, classes=classes, y=classes)
@@ -103,24 +103,24 @@ def class_factors(class_weight: ClassWeight, classes: Labels, counts: Indices) -
 def keep_classes(
     classes: Labels, counts: Indices, totals: RealArray | Indices
 ) -> NDArray[np.bool_]:
-    """Say which classes have a weight; raise unless two have."""
+    """Return a mask of the classes of positive weight; raise unless there are two."""
     kept = totals > 0
     if kept.sum() < 2:
         held = f"the one class {classes[kept][0]!s}" if kept.any() else "no class"
         raise ValueError(f"y holds {held}, must hold >= 2 classes of weight > 0; pass more data")
     n_matrices = int(counts[kept].sum())
     if n_matrices > _FEW and 2 * kept.sum() > n_matrices:
-        found = f"y holds {kept.sum()} classes in {n_matrices} matrices"
-        message = f"{found}; if y is continuous, use a regressor"
+        message = f"y holds {kept.sum()} classes in {n_matrices} matrices"
+        message += "; if y is continuous, use a regressor"
         warnings.warn(message, UserWarning, stacklevel=3)
     return kept
 
 
 @contextmanager
 def locate_errors(where: str) -> Iterator[None]:
-    """Name the shard or image that an error is about."""
+    """Add the name of a shard or image to the message of an error."""
     try:
         yield
     except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{where}: {error}") from error
+        error_type = TypeError if isinstance(error, TypeError) else ValueError
+        raise error_type(f"{where}: {error}") from error

@@ -1,4 +1,4 @@
-"""Training on folds: fit candidates, choose one by held-out data, calibrate it, fit it again."""
+"""Training on folds: fit candidates, choose one by held-out data, calibrate it, refit it."""
 
 from __future__ import annotations
 
@@ -22,27 +22,15 @@ from divlearn.fitting.calibration import (
     score_all,
     score_middle,
 )
-from divlearn.fitting.held_out import (
-    Folded,
-    Grid,
-    HeldOutEstimator,
-    Judge,
-    in_turn,
-    shares_of,
-)
-from divlearn.fitting.labelled import (
-    Labelled,
-    MatrixClassifierMixin,
-    check_labelled,
-    prepare_new,
-)
+from divlearn.fitting.held_out import Folded, Grid, HeldOutEstimator, Judge, in_turn, shares_of
+from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, check_labelled, prepare_new
 from divlearn.fitting.selection import HeldOut, average_held_out
 
 __all__ = ["Grid", "HeldOutClassifier", "Training", "choose", "in_turn"]
 
 _T = TypeVar("_T", bound=Hashable)
 
-_LEAST = np.log(1e-4)  # of logarithms in the loss: no single matrix decides
+_LOWEST = np.log(1e-4)  # of logarithms in the loss, so that no single matrix decides
 
 
 class Training(Folded):
@@ -52,17 +40,17 @@ class Training(Folded):
 
 
 class Chosen(NamedTuple, Generic[_T]):
-    """A candidate, and the held-out figures of such a choice.
+    """The best candidate, and held-out figures.
 
-    For every fold the candidate and its calibration are chosen without the fold.
+    The figures of a fold are those of a candidate that is chosen and calibrated without the fold.
     """
 
     best: _T
     calibration: Calibration  # of the best
-    rows: Indices  # that some fold holds out
+    rows: Indices  # held out by some fold
     probabilities: RealArray  # of these rows
     decisions: RealArray  # likewise
-    optimistic: RealArray  # probabilities by the best and its calibration, which know the labels
+    optimistic: RealArray  # probabilities by the best, chosen and calibrated by these labels
 
 
 def choose(
@@ -73,32 +61,32 @@ def choose(
     forms: Forms,
     rough: HeldOut[_T] | None = None,
 ) -> Chosen[_T]:
-    """Choose from a grid; without each fold, from the inner one, which may be cheaper.
+    """Choose a candidate of a grid; without each fold, one of the inner grid, which may be cheaper.
 
-    Candidates may be compared by rough decisions; those on what is chosen are of `held_out`.
+    `rough`, if given, compares candidates; figures of the chosen ones are those of `held_out`.
     """
-    choosing = held_out if rough is None else rough
+    comparison = held_out if rough is None else rough
     folds, codes, weights = training.folds, training.data.codes, training.data.weights
-    best = choosing.best(*grid)
-    rows, final = held_out.average([best] * len(folds), len(codes))
-    scores = score_all(forms, final)
+    best = comparison.best(*grid)
+    rows, decisions = held_out.average([best] * len(folds), len(codes))
+    scores = score_all(forms, decisions)
     calibration = calibrate(scores, codes[rows], weights[rows])
     optimistic = np.exp(log_probabilities(scores, *calibration))
-    chosen = [choosing.best(*inner, without=number) for number in range(len(folds))]
+    chosen = [comparison.best(*inner, without=number) for number in range(len(folds))]
     probabilities = []
-    for number, (one, part) in enumerate(zip(chosen, held_out.decisions(chosen), strict=True)):
-        others, where = held_out.without(one, number)
-        place = np.concatenate([rows[:0], *where])
-        scores = score_all(forms, np.concatenate([part[:0], *others]))
-        held = score_all(forms, part)
-        probabilities.append(calibrate_by(held, scores, codes[place], weights[place]))
+    for number, decisions in enumerate(held_out.decisions(chosen)):
+        other_decisions, other_rows = held_out.without(chosen[number], number)
+        others = np.concatenate([rows[:0], *other_rows])
+        other_scores = score_all(forms, np.concatenate([decisions[:0], *other_decisions]))
+        scores = score_all(forms, decisions)
+        probabilities.append(calibrate_by(scores, other_scores, codes[others], weights[others]))
     rows, averaged = average_held_out(probabilities, folds, len(codes))
     _, decisions = held_out.average(chosen, len(codes))
     return Chosen(best, calibration, rows, averaged, decisions, optimistic)
 
 
 def judge_accuracy(training: Training, forms: Forms) -> Judge:
-    """Make a function to shares of rows in the mean over folds of the accuracy."""
+    """Return a function to the shares of rows in the mean accuracy of folds."""
     codes, weights = training.data.codes, training.data.weights
 
     def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
@@ -110,16 +98,16 @@ def judge_accuracy(training: Training, forms: Forms) -> Judge:
 
 
 def judge_likelihood(training: Training, forms: Forms) -> Judge:
-    """Make a function to shares in the mean over folds of the calibrated log-likelihood."""
+    """Return a function to the shares of rows in the mean calibrated log-likelihood of folds."""
     codes, weights = training.data.codes, training.data.weights
 
     def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
-        where = np.concatenate(rows)
+        targets = codes[np.concatenate(rows)]
         scores = score_middle(forms, np.concatenate(parts))
         shares = shares_of(rows, weights)
-        temperature, _ = fit_temperature(scores, codes[where], shares)
-        known = log_softmax(scores / temperature)
-        return shares * np.maximum(known[np.arange(len(where)), codes[where]], _LEAST)
+        temperature, _ = fit_temperature(scores, targets, shares)
+        log_likelihoods = log_softmax(scores / temperature)[np.arange(len(targets)), targets]
+        return shares * np.maximum(log_likelihoods, _LOWEST)
 
     return judge
 
@@ -130,7 +118,7 @@ _JUDGES = {"accuracy": judge_accuracy, "likelihood": judge_likelihood}
 class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], Generic[_T]):
     """Base of classifiers that choose their parameters on held-out data; see `HeldOutEstimator`."""
 
-    _needs_folds: ClassVar[bool] = True  # or take the first candidate if nothing can be held out
+    _needs_folds: ClassVar[bool] = True  # or the first candidate is taken if nothing is held out
     _forms: ClassVar[Forms] = SCORES
     _training = Training
     _criterion: ClassVar[str] = "likelihood"  # or "accuracy", of held-out matrices

@@ -1,7 +1,7 @@
 """Support vector machines whose parameters are chosen by cross-validation; divergence kernels.
 
-The notes of `DivergenceKernelClassifier` have the formulas of scores of classes. The larger the
-sharpness A, the nearer is the loss of a class to a count of its lost decisions.
+The notes of `DivergenceKernelClassifier` have the formula for scores of classes. The larger the
+sharpness A, the closer is the loss of a class to a count of its lost decisions.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from divlearn.kernels.tables import (
 )
 from divlearn.threads import side_by_side
 
-# Tried by default: AIRM, Stein, the paper's "Burg" and what lies between and beyond; Jeffreys.
+# The default grid: AIRM, Stein, the paper's "Burg", points between and beyond, and Jeffreys.
 POINTS: tuple[Point, ...] = (
     (0.0, 0.0),
     (0.25, 0.25),
@@ -58,7 +58,7 @@ POINTS: tuple[Point, ...] = (
     (0.0, 1.0),
 )
 SHARPNESSES = (3.0, 10.0, 30.0)  # below 3 a lost decision costs too little, and accuracy is lost
-_FEW_PAIRS = 21  # of 7 classes: scores of three forms would be as many
+_FEW_PAIRS = 21  # of 7 classes: their scores of three forms are as many
 _MARGIN = 0.2  # the loss, in units of decisions, at which scores begin to fall slowly
 
 Candidate = tuple[tuple[str, float], ...]  # names of parameters, and values
@@ -74,19 +74,19 @@ def couple(decisions: RealArray, sharpness: float) -> RealArray:
     n_classes = round((1 + np.sqrt(1 + 8 * decisions.shape[1])) / 2)
     pairs, start = decisions.T, 0  # rows are contiguous in decisions of a machine
     losses = np.zeros((n_classes, pairs.shape[1]))
-    for k in range(n_classes - 1):  # against all that follow
-        won = sharpness * pairs[start : start + n_classes - 1 - k]
-        # log(1 + e^-x); `log1p` would take longer, and sums do not need its digits.
-        lost = np.log(1 + np.exp(-np.abs(won))) - np.minimum(won, 0)
-        losses[k] += lost.sum(axis=0)
-        losses[k + 1 :] += lost + won
+    for k in range(n_classes - 1):  # against all later classes
+        margins = sharpness * pairs[start : start + n_classes - 1 - k]
+        # log(1 + e^-x); `log1p` takes longer, and sums do not need its digits.
+        logistic = np.log(1 + np.exp(-np.abs(margins))) - np.minimum(margins, 0)
+        losses[k] += logistic.sum(axis=0)
+        losses[k + 1 :] += logistic + margins
         start += n_classes - 1 - k
-    # Whether a class loses to 40 or to 60 others says little: the logarithm counts the first most.
+    # The logarithm gives most weight to the first lost decisions; 40 and 60 differ little.
     return -np.log1p(losses.T / (_MARGIN * sharpness))
 
 
 def score_form(form: int, decisions: RealArray) -> RealArray:
-    """Score classes by decisions between pairs; models on landmarks have scores of every form."""
+    """Score classes by decisions between pairs; models on landmarks return scores of every form."""
     return decisions[..., form] if decisions.ndim == 3 else couple(decisions, SHARPNESSES[form])
 
 
@@ -94,7 +94,7 @@ COUPLED: Forms = tuple(partial(score_form, form) for form in range(len(SHARPNESS
 
 
 def compact(decisions: RealArray) -> RealArray:
-    """Return scores of all forms where decisions between pairs take more memory."""
+    """Return scores of all forms instead of decisions between pairs if these take more memory."""
     is_larger = decisions.ndim == 2 and decisions.shape[1] > _FEW_PAIRS
     return score_all(COUPLED, decisions) if is_larger else decisions
 
@@ -140,7 +140,7 @@ class DivergenceKernelClassifier(MachineClassifier):
         training matrices that differ.
     C : float or array-like, default=(1, 10, 100)
         Penalty of the support vector machine, > 0. The divergence is chosen with the middle scale
-        and penalty; then the others of these are tried, one at a time.
+        and penalty; then other scales and penalties are tried, one at a time.
     cv : int, splitter or iterable of pairs of indices, default=4
         For an int, folds are stratified and shuffled, and keep ``groups`` together. Every class
         must be in every training part.
@@ -159,7 +159,7 @@ class DivergenceKernelClassifier(MachineClassifier):
     best_params_ : dict
         "alpha", "beta", "scale" (s itself) and "C" of the highest mean accuracy over the folds.
     best_score_ : float, that accuracy; optimistic, being the highest of many.
-    cv_results_ : dict of arrays, all that was tried, as in `sklearn.model_selection.GridSearchCV`.
+    cv_results_ : dict of arrays, all candidates, as in `sklearn.model_selection.GridSearchCV`.
     oof_decision_ : ndarray, shape (n_matrices,) or (n_matrices, n_classes)
         Held-out `decision_function`; NaN for matrices that no fold tests or that have no weight.
         For every fold the parameters are chosen anew, on data without the fold, so that these
@@ -167,8 +167,8 @@ class DivergenceKernelClassifier(MachineClassifier):
     oof_proba_ : ndarray, shape (n_matrices, n_classes), the same for `predict_proba`.
     held_out_accuracy_ : float, of these probabilities.
     kernel_ : DivergenceKernel, the one chosen, with the training matrices or landmarks.
-    svc_ : SVC, the machine, fitted on all training matrices; or what replaces it, see Notes.
-    message_ : str, what was tried and chosen, in a sentence.
+    svc_ : SVC fitted to all training matrices, or a least-squares machine, see Notes.
+    message_ : str, the choice and its held-out accuracy, in a sentence.
     n_features_in_ : int, size of the matrices.
 
     Notes
@@ -234,37 +234,35 @@ class DivergenceKernelClassifier(MachineClassifier):
 
     def _grid(self, training: Training) -> Grid[Candidate]:
         """Divergences with the middle scale and C, then other scales and values of C."""
-        data, (multiples, Cs) = training.data, self._check_grid()
-        points = _check_points(self.alphas, self.betas)
-        some = shared_columns(training)
-        known = shared_tables(training, points, some)
-        copies, weights = tables.find_copies(data.matrices[some]), data.weights[some]
-        words = {}
-        if len(some) < len(data.codes):
-            words["of"] = f"the set of landmarks, drawn from {len(data.codes)} matrices,"
-            words["fix"] = "leave out copies of matrices, or shuffle them"
+        data, (multiples, penalties) = training.data, self._check_grid()
+        rows = shared_columns(training)
+        by_point = shared_tables(training, _check_points(self.alphas, self.betas), rows)
+        copies, weights = tables.find_copies(data.matrices[rows]), data.weights[rows]
+        message = {}
+        if len(rows) < len(data.codes):
+            message["of"] = f"the set of landmarks, drawn from {len(data.codes)} matrices,"
+            message["fix"] = "leave out copies of matrices, or shuffle them"
 
-        def unit(table: RealArray) -> float:
-            return tables.median_scale(to_host(table[some]), copies, weights, **words)
+        def unit_scale(table: RealArray) -> float:
+            return tables.median_scale(to_host(table[rows]), copies, weights, **message)
 
-        calls = [partial(unit, table) for table in known.values()]
-        found = side_by_side(calls, training.engine.n_threads)
-        units = {
+        calls = [partial(unit_scale, table) for table in by_point.values()]
+        scales = side_by_side(calls, training.engine.n_threads)
+        units: dict[Candidate, float] = {
             (("alpha", alpha), ("beta", beta)): scale
-            for (alpha, beta), scale in zip(known, found, strict=True)
+            for (alpha, beta), scale in zip(by_point, scales, strict=True)
         }
-        middle, C = multiples[len(multiples) // 2], Cs[len(Cs) // 2]
-        first = {
-            point: (*point, ("scale", unit * middle), ("C", C)) for point, unit in units.items()
-        }
+        middle, C = multiples[len(multiples) // 2], penalties[len(penalties) // 2]
+
+        def candidate(point: Candidate, multiple: float) -> Candidate:
+            return (*point, ("scale", units[point] * multiple), ("C", C))
 
         def refine(best: Candidate) -> list[Candidate]:
-            point = best[0], best[1]
-            others = [one for one in multiples if one != middle]
-            scales = [(*point, ("scale", units[point] * one), ("C", C)) for one in others]
-            return [*scales, *other_penalties(first[point], Cs)]
+            point = best[:2]
+            others = [candidate(point, multiple) for multiple in multiples if multiple != middle]
+            return [*others, *other_penalties(candidate(point, middle), penalties)]
 
-        return Grid(list(first.values()), refine)
+        return Grid([candidate(point, middle) for point in units], refine)
 
     def _table(self, training: Training, candidate: Candidate) -> RealArray:
         (_, alpha), (_, beta), *_ = candidate
@@ -279,27 +277,27 @@ class DivergenceKernelClassifier(MachineClassifier):
         rows, data = _learned_rows(training, number), training.data
 
         def learn(candidate: Candidate) -> tuple[Machine, Candidate]:
-            table, chosen = self._table(training, candidate), dict(candidate)
-            given = chosen["C"], data.codes[rows], data.weights[rows]
+            table, values = self._table(training, candidate), dict(candidate)
+            problem = values["C"], data.codes[rows], data.weights[rows]
             if number == training.whole:
-                return fit_svc(decay(table, chosen["scale"]), *given), candidate
-            kernel = shared_kernel(training, table, chosen["scale"], candidate[:2])
-            return fit_pairs(kernel, *given, rows), candidate
+                return fit_svc(decay(table, values["scale"]), *problem), candidate
+            kernel = shared_kernel(training, table, values["scale"], candidate[:2])
+            return fit_pairs(kernel, *problem, rows), candidate
 
         return learn
 
     def _on_landmarks(
         self, training: Training, number: int
     ) -> Callable[[Candidate], tuple[Machine, Candidate]]:
-        targets, squares = indicate(training.data.codes), Memo()
+        targets, problems = indicate(training.data.codes), Memo()
         part = training, number, shared_columns(training)
 
         def learn(candidate: Candidate) -> tuple[Machine, Candidate]:
-            point, chosen = candidate[:2], dict(candidate)
+            point, values = candidate[:2], dict(candidate)
             table = self._table(training, candidate)
             prepare = lambda: on_landmarks(*part, table, targets, point)  # noqa: E731
-            found = squares.once(point, prepare).learn(chosen["C"], chosen["scale"])
-            return LeastSquares(*found), candidate
+            problem = problems.once(point, prepare)
+            return LeastSquares(*problem.learn(values["C"], values["scale"])), candidate
 
         return learn
 
@@ -345,7 +343,7 @@ class DivergenceKernelClassifier(MachineClassifier):
 
 
 def _learned_rows(training: Training, number: int) -> Indices:
-    """Rows in the order in which a machine learns them: that of the data, or faster by class."""
+    """Training rows of a part; those of folds are sorted by class, for `fit_pairs`."""
     rows = training.parts[number][0]
     return rows if number == training.whole else rows[by_class(training.data.codes[rows])]
 
@@ -358,7 +356,7 @@ def check_positive(values: ArrayLike, name: str) -> list[float]:
 
 
 def _check_points(alphas: ArrayLike | None, betas: ArrayLike | None) -> list[Point]:
-    """Return the points of the grid, each once: symmetrised, (alpha, beta) is (beta, alpha)."""
+    """Return the points of the grid, without pairs that are equal after symmetrisation."""
     if alphas is None and betas is None:
         return list(POINTS)
     if alphas is None or betas is None:

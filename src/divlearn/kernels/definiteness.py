@@ -13,24 +13,24 @@ from divlearn.arrays import RealArray
 from divlearn.divergence import ABDivergence, Divergence, EmbeddedMetric
 from divlearn.kernels.tables import symmetric_point
 
-_ROUNDING = 1e-12  # of a scale that is meant to be a multiple of one half
+_ROUNDING = 1e-12  # of a multiple of one half
 
-Theory = tuple[bool | None, str]  # proved on every data set or not, None where unknown; the reason
+Theory = tuple[bool | None, str]  # positive definite on every data set, None if unknown; the reason
 
 
 @dataclass(frozen=True)
 class Definiteness:
-    """What is known of a kernel on all SPD matrices of one size, and what some data says.
+    """Positive definiteness of a kernel: on all SPD matrices of one size, and on some data.
 
     Attributes
     ----------
-    proved : bool or None, positive definite on every data set; not on some; not known.
+    proved : bool or None, whether the kernel is positive definite on every data set; None: unknown.
     reason : str, the fact and its reference.
     n_matrices : int, size of the data.
     smallest : float, smallest eigenvalue of the kernel matrix of the data, relative to the largest.
     smallest_centred : float, the same once rows and columns are centred, as support vector
         machines see a kernel.
-    tolerance : float, what rounding may make of a zero.
+    tolerance : float, size of a zero eigenvalue after rounding.
     """
 
     proved: bool | None
@@ -70,23 +70,23 @@ class Definiteness:
         )
 
 
-def measure(known: Theory, kernel: RealArray) -> Definiteness:
-    """Add what the kernel matrix of some data says."""
+def measure(theorem: Theory, kernel: RealArray) -> Definiteness:
+    """Add the eigenvalues of the kernel matrix of some data to a theorem."""
     K = kernel.astype(np.float64)
     centred = K - K.mean(axis=0)
     centred = centred - centred.mean(axis=1)[:, None]
-    plain, within = (np.linalg.eigvalsh(0.5 * (one + one.T)) for one in (K, centred))
+    values, centred_values = (np.linalg.eigvalsh(0.5 * (A + A.T)) for A in (K, centred))
     return Definiteness(
-        *known,
+        *theorem,
         len(K),
-        float(plain[0] / plain[-1]),
-        float(min(within[0], 0) / plain[-1]),
+        float(values[0] / values[-1]),
+        float(min(centred_values[0], 0) / values[-1]),
         tolerances.repair_floor(kernel.dtype),
     )
 
 
 def theory(divergence: Divergence, scale: float, d: int) -> Theory:
-    """Say what is known of the kernel exp(-scale D), symmetrised, on matrices of size d."""
+    """Return the theorem on the symmetrised kernel exp(-scale D) of matrices of size d."""
     if isinstance(divergence, EmbeddedMetric):
         return True, "a Gaussian kernel of vectors (Schoenberg 1938)"
     if not isinstance(divergence, ABDivergence):

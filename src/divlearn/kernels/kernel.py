@@ -32,14 +32,14 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
     .. math:: K(X, Y) = \exp\bigl(-s\, \tilde D(X, Y)\bigr), \qquad
               \tilde D(X, Y) = \tfrac12 \bigl(D(X \,\|\, Y) + D(Y \,\|\, X)\bigr),
 
-    and :math:`\tilde D = D` if alpha = beta. As a transformer it gives the kernel between matrices
-    and those seen in `fit`, for estimators that take ``kernel="precomputed"``; as a function,
-    ``kernel(X, Y)``, the kernel between any two sets of matrices.
+    and :math:`\tilde D = D` if alpha = beta. The transformer returns the kernel between new and
+    training matrices, for estimators with ``kernel="precomputed"``. The function ``kernel(X, Y)``
+    returns the kernel between any two sets of matrices.
 
     Parameters
     ----------
     divergence : str, pair (alpha, beta), callable, dict or Divergence, default="stein"
-        Whatever `divlearn.get_divergence` takes. A name stands for the textbook form, a pair for
+        Any argument of `divlearn.get_divergence`. A name stands for the textbook form, a pair for
         :math:`D^{(\alpha,\beta)}` itself: "stein" is a quarter of (1/2, 1/2). The signs of alpha
         and beta must not differ. ``metric`` is another name for this parameter, as in pyRiemann.
     scale : float or "median", default="median"
@@ -57,9 +57,9 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
 
     Notes
     -----
-    Not all of these kernels are positive definite: `is_psd` says whether this one provably is,
-    `definiteness` why, and what the data says. `sklearn.svm.SVC` also works with kernels that are
-    not, and finds a stationary point of a problem that is then not convex.
+    Not all of these kernels are positive definite: `is_psd` is whether this one provably is, and
+    `definiteness` gives the reason, and eigenvalues on data. `sklearn.svm.SVC` also works with
+    kernels that are not, and finds a stationary point of a problem that is then not convex.
 
     Examples
     --------
@@ -101,11 +101,11 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
         return self
 
     def transform(self, X: ArrayLike) -> RealArray:
-        """Kernel of matrices and those seen in `fit`, shape (n_matrices, n_training_matrices)."""
+        """Kernel of new and training matrices, shape (n_matrices, n_training_matrices)."""
         return self.transform_checked(check_new(self, X, dtype=None))
 
     def transform_checked(self, matrices: RealArray) -> RealArray:
-        """Do the same to matrices that were checked."""
+        """Transform checked matrices."""
         return self._kernel(self.divergence_, self.scale_, matrices, self.matrices_)
 
     @labelled.fit_method
@@ -117,7 +117,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
         return decay(divergences, self.scale_)
 
     def __call__(self, X: ArrayLike, Y: ArrayLike | None = None) -> RealArray:
-        """Compute the kernel between any matrices; needs no `fit` where that learns nothing.
+        """Compute the kernel between any matrices; `fit` is needed only if it learns something.
 
         X has the shape (n_X, d, d) and Y (n_Y, d, d), the kernel (n_X, n_Y). Y is X itself by
         default; the kernel is then exactly symmetric, with a diagonal of ones.
@@ -140,9 +140,9 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
         return self._theory()[0] is True
 
     def definiteness(self, X: ArrayLike | None = None) -> Definiteness:
-        """Say what is proved of positive definiteness, and what data says.
+        """Return what is proved of positive definiteness, and the eigenvalues on some data.
 
-        Data are the training matrices, or X, shape (n_matrices, d, d). ``print`` gives it in words.
+        The data are the training matrices, or X, shape (n_matrices, d, d). ``print`` explains them.
 
         Examples
         --------
@@ -152,9 +152,9 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
         exactly for s >= 1/2 (Sra 2012), but here s = 0.25; the next larger that is: 0.5. On these
         2 matrices it is positive semi-definite up to rounding (smallest eigenvalue ...
         """
-        known = self._theory()
+        theorem = self._theory()
         matrices = self.matrices_ if X is None else check_new(self, X, dtype=None)
-        return measure(known, self._kernel(self.divergence_, self.scale_, matrices))
+        return measure(theorem, self._kernel(self.divergence_, self.scale_, matrices))
 
     def _theory(self) -> tuple[bool | None, str]:
         check_is_fitted(self)
@@ -163,13 +163,13 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
     def _resolve(self) -> Divergence:
         divergence = get_divergence(self.divergence)
         if isinstance(divergence, ABDivergence):
-            tables.symmetric_point(divergence.alpha, divergence.beta)  # which checks their signs
+            tables.symmetric_point(divergence.alpha, divergence.beta)  # checks their signs
         if not (isinstance(self.scale, str) and self.scale == "median"):
             check_number(self.scale, "scale", positive=True, word="median")
         return divergence
 
     def fit_checked(self, matrices: RealArray) -> RealArray | None:
-        """Fit to matrices that were checked; return their divergences if these were computed."""
+        """Fit to checked matrices; return their divergences if these were computed."""
         self.divergence_, self.matrices_ = self._resolve(), matrices
         self.n_features_in_ = matrices.shape[-1]
         if not isinstance(self.scale, str):
@@ -202,16 +202,16 @@ class DivergenceProcessKernel(NormalizedKernelMixin, Kernel):  # type: ignore[mi
     .. math:: k(X, Y) = \exp\bigl(-s\, \tilde D(X, Y)\bigr)
 
     as in `DivergenceKernel`. The Gaussian processes of scikit-learn take rows only, so matrices are
-    passed as rows of :math:`d^2` numbers, ``X.reshape(len(X), -1)``. The kernel adds and multiplies
-    with those of `sklearn.gaussian_process.kernels`.
+    passed as rows of :math:`d^2` numbers, ``X.reshape(len(X), -1)``. The kernel can be added to and
+    multiplied by those of `sklearn.gaussian_process.kernels`.
 
     Parameters
     ----------
     divergence : str, pair (alpha, beta) or Divergence, default="stein"
     scale : float, default=1.0
-        s, or where its search starts.
+        s, or the start of its search.
     scale_bounds : pair of floats or "fixed", default=(1e-5, 1e5)
-        Where the marginal likelihood looks for s.
+        Range of s in the maximisation of the marginal likelihood.
     engine : str or Engine, default="auto"
 
     Notes
@@ -242,7 +242,7 @@ class DivergenceProcessKernel(NormalizedKernelMixin, Kernel):  # type: ignore[mi
 
     @property
     def hyperparameter_scale(self) -> Hyperparameter:
-        """The scale, as scikit-learn describes what it learns."""
+        """The scale, as scikit-learn describes hyperparameters."""
         return Hyperparameter("scale", "numeric", self.scale_bounds)
 
     def __call__(

@@ -19,13 +19,13 @@ from divlearn.kernels.tables import cut, decay
 
 _TOLERANCE = 1e-3  # that of SVC
 _BLOCK = 4096  # matrices whose kernels are held at a time
-_RIDGE = 1e-12  # relative to sums of kernels, for copies among landmarks
-FLOORS = (0.003, 0.03, 0.3)  # of estimated shares, whose logarithms are scores
+_RIDGE = 1e-12  # relative to sums of kernels, since landmarks may be equal
+FLOORS = (0.003, 0.03, 0.3)  # of estimated shares; their logarithms are scores
 
 
 @dataclass(frozen=True, eq=False)
 class PairMachine:
-    """What decisions of `sklearn.svm.SVC` need, by its names."""
+    """Attributes of `sklearn.svm.SVC` that its decisions need."""
 
     support_: Annotated[Indices, "n_support"]
     n_support_: Annotated[Indices, "n_classes"]
@@ -34,7 +34,7 @@ class PairMachine:
 
 
 def fit_svc(kernel: RealArray, C: float, codes: Indices, weights: RealArray) -> SVC:
-    """Fit a machine to a table of kernels."""
+    """Fit a support vector machine to a kernel matrix."""
     machine = SVC(C=C, kernel="precomputed", decision_function_shape="ovo", tol=_TOLERANCE)
     with config_context(assume_finite=True, skip_parameter_validation=True):
         return machine.fit(kernel, codes, sample_weight=weights)
@@ -43,9 +43,9 @@ def fit_svc(kernel: RealArray, C: float, codes: Indices, weights: RealArray) -> 
 def fit_pairs(
     kernel: RealArray, C: float, codes: Indices, weights: RealArray, rows: Indices | None = None
 ) -> SVC | PairMachine:
-    """Fit the same machine to samples that come class by class, in a third of the time.
+    """Fit the same machine to samples that are sorted by class, in a third of the time.
 
-    They are rows of the kernel, all by default.
+    `rows` are their indices in the kernel, all by default.
     """
     if rows is None:
         rows = np.arange(len(kernel))
@@ -61,27 +61,27 @@ def fit_pairs(
 
 
 def decide_pairs(machine: SVC | PairMachine, kernel: RealArray) -> RealArray:
-    """Decide by the kernels with the support vectors, as `SVC.decision_function` does by all.
+    """Return `SVC.decision_function` from the kernels with the support vectors only.
 
-    A matrix product for each class takes a small part of the time of libsvm's loops.
+    Matrix products, one per class, take a fraction of the time of libsvm's loops.
     """
     n_classes, ends = len(machine.n_support_), np.cumsum(machine.n_support_)[:-1]
     if n_classes == 2:
         return np.asarray(kernel @ machine.dual_coef_[0] + machine.intercept_)
     decisions = np.repeat(machine.intercept_[:, None], len(kernel), axis=1)
     blocks = zip(np.split(kernel, ends, 1), np.split(machine.dual_coef_, ends, 1), strict=True)
-    for against, (some, coefficients) in zip(_places(n_classes), blocks, strict=True):
-        decisions[against] += coefficients @ some.T
+    for pairs, (columns, coefficients) in zip(_pairs_of(n_classes), blocks, strict=True):
+        decisions[pairs] += coefficients @ columns.T
     return decisions.T
 
 
 @lru_cache(maxsize=1)
-def _places(n_classes: int) -> Indices:
-    """Places of every class against the others, among pairs as `numpy.triu_indices` has them."""
+def _pairs_of(n_classes: int) -> Indices:
+    """Numbers of the pairs of each class with the others, in the order of `numpy.triu_indices`."""
     first, second = np.triu_indices(n_classes, 1)
-    places = np.empty((n_classes, n_classes - 1), dtype=np.intp)
-    places[first, second - 1] = places[second, first] = np.arange(len(first))
-    return places
+    pairs = np.empty((n_classes, n_classes - 1), dtype=np.intp)
+    pairs[first, second - 1] = pairs[second, first] = np.arange(len(first))
+    return pairs
 
 
 # --- least squares on landmarks -------------------------------------------------------------------
@@ -102,7 +102,7 @@ class LeastSquares(Linear):
     """Linear estimates of the shares of classes, from kernels with landmarks."""
 
     def decide(self, kernel: RealArray) -> RealArray:
-        """Scores, shape (n_matrices, n_classes, 3): logarithms of shares with each floor."""
+        """Scores, shape (n_matrices, n_classes, 3): logarithms of shares, for each floor."""
         shares = to_host(super().decide(kernel))
         return np.log(np.maximum(shares, 0)[..., None] + np.array(FLOORS))
 
@@ -115,7 +115,7 @@ class Landmarks:
     Parameters
     ----------
     measure : callable, slice of matrices to their divergences to the landmarks
-    inner : callable, scale to kernels between the landmarks, which must be positive semidefinite
+    inner : callable, scale to the kernel of the landmarks, which must be positive semidefinite
     targets : ndarray, shape (n_matrices, n_targets), such as indicators of classes
     weights : ndarray, shape (n_matrices,)
     """
@@ -137,13 +137,14 @@ class Landmarks:
         products, sides, centre, means = self._moments.once(scale, lambda: self._average(scale))
         system = products + self._inner(scale) / C
         system[np.diag_indices(len(system))] += _RIDGE * len(self._roots)
-        found = solve_definite(system, sides)
-        return found.T, means - centre @ found
+        coefficients = solve_definite(system, sides)
+        return coefficients.T, means - centre @ coefficients
 
     def _average(self, scale: float) -> tuple[RealArray, RealArray, RealArray, RealArray]:
-        """Sum up products of centred kernels and targets; return also the means of both."""
+        """Sum up products of centred kernels with themselves and targets; return means of both."""
         starts, n_targets = range(0, len(self._roots), _BLOCK), self._targets.shape[1]
-        total = reduce(iadd, (self._products(slice(one, one + _BLOCK), scale) for one in starts))
+        blocks = (slice(start, start + _BLOCK) for start in starts)
+        total = reduce(iadd, (self._products(rows, scale) for rows in blocks))
         products, sides, sums = np.split(total, [-1 - n_targets, -1], axis=1)
         centre, means, _ = np.split(sums[:, 0] / sums[-1], [-1 - n_targets, -1])
         m = len(centre)
@@ -154,12 +155,11 @@ class Landmarks:
             means,
         )
 
-    def _products(self, some: slice, scale: float) -> RealArray:
-        """Sum up products of kernels, targets and one, all weighted."""
-        kernel = decay(self._measure(some), scale)
-        roots, targets = (
-            to_device_of(one, kernel) for one in (self._roots[some, None], self._targets[some])
-        )
+    def _products(self, rows: slice, scale: float) -> RealArray:
+        """Sum up weighted products of kernels, targets and ones."""
+        kernel = decay(self._measure(rows), scale)
+        roots = to_device_of(self._roots[rows, None], kernel)
+        targets = to_device_of(self._targets[rows], kernel)
         columns = np.hstack([kernel * roots, targets, roots])
         return to_host(columns.T @ columns)
 
@@ -172,12 +172,12 @@ def on_landmarks(
     targets: RealArray,
     name: Hashable,
 ) -> Landmarks:
-    """Least squares on a part of the data, by a table of divergences to landmarks."""
+    """Prepare least squares on a part of the data, from a table of divergences to landmarks."""
     rows = training.parts[number][0]
 
     def inner(scale: float) -> RealArray:
-        find = lambda: make_definite(decay(to_host(table[columns]), scale))  # noqa: E731
-        return training.once(("landmarks", name, scale), find)
+        compute = lambda: make_definite(decay(to_host(table[columns]), scale))  # noqa: E731
+        return training.once(("landmarks", name, scale), compute)
 
     weights = training.data.weights[rows]
-    return Landmarks(lambda some: table[rows[some]], inner, targets[rows], weights)
+    return Landmarks(lambda block: table[rows[block]], inner, targets[rows], weights)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import product
-from typing import Annotated
+from itertools import product, starmap
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -39,9 +39,14 @@ from divlearn.kernels.tables import (
 )
 from divlearn.tolerances import LEARNING_ACCURACY
 
-Candidate = tuple[Divergence, float, float]  # a scale and a penalty
 PENALTIES = tuple(10.0**power for power in range(-5, 4))  # to choose from
 _MOST = 1500  # matrices: eigenvectors of larger kernels take minutes
+
+
+class Candidate(NamedTuple):
+    divergence: Divergence
+    scale: float
+    penalty: float
 
 
 def usual_divergences() -> list[Divergence]:
@@ -80,7 +85,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
     Parameters
     ----------
     divergences : sequence of divergences, optional
-        Whatever `divlearn.get_divergence` takes. By default log-Euclidean and those of
+        Arguments of `divlearn.get_divergence`. By default log-Euclidean and those of
         `divlearn.kernels.POINTS`.
     scales : array-like, default=(0.03, 0.1, 0.3, 1)
         Values of s > 0, in units of one over the median of :math:`\tilde D` over all pairs of
@@ -108,7 +113,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
     True
     """
 
-    _names = ("divergence", "scale", "penalty")
+    _names = Candidate._fields
 
     model_: Linear  # of kernels with the training matrices
     matrices_: Annotated[RealArray, "n_kept d d"]
@@ -137,31 +142,32 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
     def _divergences(self) -> list[Divergence]:
         if self.divergences is None:
             return usual_divergences()
-        return [get_divergence(one) for one in self.divergences]
+        return [get_divergence(divergence) for divergence in self.divergences]
 
     def _grid(self, training: NumberedTraining) -> Grid[Candidate]:
-        some = shared_columns(training, _MOST)
-        copies, weights = find_copies(training.data.matrices[some]), training.data.weights[some]
+        rows = shared_columns(training, _MOST)
+        copies, weights = find_copies(training.data.matrices[rows]), training.data.weights[rows]
         penalties = check_positive(self.penalties, "penalties")
         candidates: list[Candidate] = []
         for divergence in self._divergences():
-            unit = median_scale(to_host(_table(training, divergence)[some]), copies, weights)
-            scales = [unit * one for one in check_positive(self.scales, "scales")]
-            candidates += product([divergence], scales, penalties)
+            unit = median_scale(to_host(_table(training, divergence)[rows]), copies, weights)
+            scales = [unit * multiple for multiple in check_positive(self.scales, "scales")]
+            candidates += starmap(Candidate, product([divergence], scales, penalties))
         grid = Grid(candidates)
         return self._inner_grid(grid) if are_many(training, _MOST) else grid
 
     def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
-        """Save time: take a middle scale of every divergence, then try the others of the best."""
+        """Compare divergences at their middle scales, then try all scales of the best: faster."""
         scales: dict[Divergence, list[float]] = {}
         for divergence, scale, _ in grid.candidates:
             scales.setdefault(divergence, []).append(scale)
-        middles = {one: some[len(some) // 2] for one, some in scales.items()}
+        middles = {divergence: values[len(values) // 2] for divergence, values in scales.items()}
 
         def refine(best: Candidate) -> list[Candidate]:
-            return [*(one for one in grid.candidates if one[0] == best[0]), *grid.refine(best)]
+            same = [c for c in grid.candidates if c.divergence == best.divergence]
+            return [*same, *grid.refine(best)]
 
-        return Grid([one for one in grid.candidates if one[1] == middles[one[0]]], refine)
+        return Grid([c for c in grid.candidates if c.scale == middles[c.divergence]], refine)
 
     def _learner(
         self, training: NumberedTraining, number: int
@@ -175,20 +181,20 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
             table = cut(_table(training, divergence), rows, rows)
             return KernelRidge(decay(table, scale), data.numbers[rows], data.weights[rows])
 
-        return lambda candidate: (decompose(*candidate[:2]).learn(candidate[2]), candidate)
+        return lambda c: (decompose(c.divergence, c.scale).learn(c.penalty), c)
 
     def _on_landmarks(
         self, training: NumberedTraining, number: int
     ) -> Callable[[Candidate], tuple[Linear, Candidate]]:
-        squares, targets = Memo(), training.data.numbers[:, None]
+        problems, targets = Memo(), training.data.numbers[:, None]
         part = training, number, shared_columns(training, _MOST)
 
         def learn(candidate: Candidate) -> tuple[Linear, Candidate]:
             divergence, scale, penalty = candidate
             table = _table(training, divergence)
             prepare = lambda: on_landmarks(*part, table, targets, divergence)  # noqa: E731
-            found = squares.once(divergence, prepare).learn(1 / penalty, scale)
-            return Linear(*found), candidate
+            problem = problems.once(divergence, prepare)
+            return Linear(*problem.learn(1 / penalty, scale)), candidate
 
         return learn
 
@@ -199,10 +205,10 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
     def _decide(
         self, model: tuple[Linear, Candidate], training: NumberedTraining, number: int
     ) -> RealArray:
-        (found, (divergence, scale, _)), (train, held) = model, training.parts[number]
+        (linear, (divergence, scale, _)), (train, held) = model, training.parts[number]
         table = _table(training, divergence)
-        known = table[held] if are_many(training, _MOST) else cut(table, held, train)
-        return to_host(found.decide(decay(known, scale)))[:, 0]
+        table = table[held] if are_many(training, _MOST) else cut(table, held, train)
+        return to_host(linear.decide(decay(table, scale)))[:, 0]
 
     def _decide_new(self, new: Prepared) -> RealArray:
         divergence, scale, _ = self.best_params_.values()

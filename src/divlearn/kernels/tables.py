@@ -1,4 +1,4 @@
-"""Tables of symmetric divergences of many matrices, which estimators of a training share."""
+"""Tables of symmetrised divergences, which estimators with the same training data share."""
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
@@ -18,18 +18,18 @@ from divlearn.threads import side_by_side
 Point = tuple[float, float]
 
 _BLOCKS = 16  # of a square table; only those on and below the diagonal are computed
-_ROWS = 1024  # of a block of another table
+_ROWS = 1024  # of a block of a table with landmarks
 LARGE = 4000  # matrices, above which tables of all pairs take too long
 _LANDMARKS, _PER_CLASS = 500, 10  # the larger number of both; more gain little accuracy
-_SMALL = 64  # matrices that are not worth more than one block
+_SMALL = 64  # matrices, up to which a table is one block
 _LARGEST_TABLE = 2**32  # bytes, of all divergences
-_DIVERGENCES = 6  # that landmarks leave room for: those that are tried by default
-_KERNELS = 4  # kept at a time: folds of some candidates are fitted side by side
+_DIVERGENCES = 6  # with tables for all landmarks: as many as the default grid has
+_KERNELS = 4  # kept at a time, for candidates whose folds are fitted in parallel
 
 
 def symmetric_point(alpha: float, beta: float) -> Point:
     """Parameters of a symmetrised divergence, both >= 0 and in ascending order."""
-    # D^(a,b)(X || Y) = D^(b,a)(Y || X): once both directions are averaged the order is lost.
+    # D^(a,b)(X || Y) = D^(b,a)(Y || X): the average of both directions is symmetric in a and b.
     low, high = sorted(nonnegative_point(alpha, beta))
     return low, high
 
@@ -48,10 +48,10 @@ def symmetric_table(
     first = Prepared.checked(X)
     second = None if Y is None else Prepared.checked(Y)
     table = divergence.pairwise(first, second)
-    if divergence.squared_distance:  # which is symmetric
+    if divergence.squared_distance:  # is symmetric
         return table
-    back = table if second is None else divergence.pairwise(second, first)
-    return 0.5 * (table + back.T)
+    reverse = table if second is None else divergence.pairwise(second, first)
+    return 0.5 * (table + reverse.T)
 
 
 def square_tables(engine: Engine, matrices: RealArray, points: Sequence[Point]) -> RealArray:
@@ -63,7 +63,7 @@ def square_tables(engine: Engine, matrices: RealArray, points: Sequence[Point]) 
     bounds = np.linspace(0, n, (_BLOCKS if n > _SMALL else 1) + 1).astype(int)
 
     def fill(table: RealArray, mean: Callable[[], RealArray], start: int, stop: int) -> None:
-        """Write columns from the diagonal on, and rows that mirror them."""
+        """Write columns from the diagonal down, and their transposes as rows."""
         below = mean()
         lower = np.tril(below[: stop - start], -1)
         table[start:stop, start:stop] = lower + lower.T
@@ -73,8 +73,9 @@ def square_tables(engine: Engine, matrices: RealArray, points: Sequence[Point]) 
     for start, stop in track(list(pairwise(bounds)), "blocks of divergences"):
         data = Prepared.checked(matrices[start:])
         means = _both_directions(engine, data, matrices[start:stop], points)
-        # Side by side, for they take as long as some spectra.
-        calls = [partial(fill, *one, start, stop) for one in zip(tables, means, strict=True)]
+        # On several threads: this takes as long as some spectra.
+        pairs = zip(tables, means, strict=True)
+        calls = [partial(fill, table, mean, start, stop) for table, mean in pairs]
         for _ in side_by_side(calls, engine.n_threads):
             pass
     return tables
@@ -85,7 +86,7 @@ def cross_tables(
 ) -> RealArray:
     """Symmetrised divergences to landmarks, (n_points, n_matrices, n_landmarks).
 
-    They are where the engine works, on the host or on a device.
+    They are in the memory of the engine, on the host or on a device.
     """
     tables: RealArray | None = None
     shape = len(points), len(matrices), len(landmarks)
@@ -102,7 +103,7 @@ def cross_tables(
 
 def cross_table(engine: Engine, X: RealArray, Y: RealArray, point: Point) -> RealArray:
     """Symmetrised divergences of every matrix of X to every matrix of Y, shape (n_X, n_Y)."""
-    if len(X) < len(Y):  # engines are at their best on much data and few atoms
+    if len(X) < len(Y):  # engines are fastest on much data and few atoms
         return cross_table(engine, Y, X, point).T
     data = Prepared.checked(X.astype(np.result_type(X, Y), copy=False))
     return _both_directions(engine, data, Y, [point])[0]()
@@ -111,7 +112,7 @@ def cross_table(engine: Engine, X: RealArray, Y: RealArray, point: Point) -> Rea
 def _both_directions(
     engine: Engine, data: Prepared, atoms: RealArray, points: Sequence[Point]
 ) -> list[Callable[[], RealArray]]:
-    """Encode, and return a function for every point, to the mean of both directions."""
+    """Encode, and return functions that compute the mean of both directions, for every point."""
     swapped = [(beta, alpha) for alpha, beta in points]
     columns = list(dict.fromkeys([*points, *swapped]))
     parameters = np.array(columns).T[:, None, :]
@@ -124,11 +125,11 @@ def _both_directions(
             return forward
         return 0.5 * (forward + values[..., columns.index(other)])
 
-    return [partial(mean, *both) for both in zip(points, swapped, strict=True)]
+    return [partial(mean, *pair) for pair in zip(points, swapped, strict=True)]
 
 
 def cut(table: RealArray, rows: Indices, columns: Indices) -> RealArray:
-    """Return a part of a table, in two thirds of the time of an index by `numpy.ix_`."""
+    """Return rows and columns of a table, in two thirds of the time of `numpy.ix_`."""
     return table.take(rows, axis=0).take(columns, axis=1)
 
 
@@ -142,7 +143,7 @@ def decay(divergences: RealArray, scale: float) -> RealArray:
 def find_copies(matrices: RealArray) -> Indices:
     """For every matrix the index of the first that is exactly equal to it."""
     first: dict[bytes, int] = {}
-    return np.array([first.setdefault(one.tobytes(), i) for i, one in enumerate(matrices)])
+    return np.array([first.setdefault(X.tobytes(), i) for i, X in enumerate(matrices)])
 
 
 def median_scale(
@@ -154,8 +155,8 @@ def median_scale(
     fix: str = "pass other matrices",
 ) -> float:
     """One over the median divergence of all pairs of matrices that differ."""
-    # Copies of a matrix count as often as they occur, but not the zeros between them. A pair counts
-    # with the product of its weights, so that whole weights do what copies would.
+    # Copies of a matrix count, but not the zeros between them. The weight of a pair is the product
+    # of the weights of its matrices, so that integer weights are equivalent to copies.
     n = len(divergences)
     differ = np.triu(copies[:, None] != copies, 1)
     if not differ.any():
@@ -177,47 +178,47 @@ def median_scale(
 
 
 def _weighted_median(values: RealArray, counts: RealArray) -> float:
-    """Median of the values, each repeated as often as its count says."""
+    """Median of the values, each repeated by its count, which need not be an integer."""
     order = np.argsort(values)
-    below = np.cumsum(counts[order])
-    half = below[-1] / 2
-    middle = [int(np.searchsorted(below, half, side)) for side in ("left", "right")]
+    cumulative = np.cumsum(counts[order])
+    half = cumulative[-1] / 2
+    middle = [int(np.searchsorted(cumulative, half, side)) for side in ("left", "right")]
     return float(values[order[middle]].mean())
 
 
-# --- tables that estimators of the same training share --------------------------------------------
+# --- tables shared by estimators with the same training data --------------------------------------
 
 
 def by_class(codes: Indices) -> Indices:
-    """Order in which classes follow each other, as libsvm reads kernels."""
+    """Return the stable order of rows by class."""
     return np.argsort(codes, kind="stable")
 
 
 def pick_landmarks(codes: Indices, most: int | None = None) -> Indices:
-    """Rows of landmarks, as many of every class, or stratum, as its share."""
-    wanted = max(_LANDMARKS, _PER_CLASS * (int(codes.max()) + 1))
-    places = np.linspace(0, len(codes) - 1, min(wanted, most or wanted, len(codes))).astype(int)
+    """Rows of at most `most` landmarks, in proportion to the sizes of classes, or strata."""
+    n = max(_LANDMARKS, _PER_CLASS * (int(codes.max()) + 1))
+    places = np.linspace(0, len(codes) - 1, min(n, most or n, len(codes))).astype(int)
     return by_class(codes)[places]
 
 
 def are_many(training: Folded, most: int | None = None) -> bool:
-    """Whether there are more matrices than tables of all pairs, or other work, allow."""
+    """Whether there are more matrices than `most`, by default too many for tables of all pairs."""
     return len(training.data.matrices) > (LARGE if most is None else most)
 
 
 def shared_columns(training: Folded, most: int | None = None) -> Indices:
-    """Rows of the matrices that tables have columns for: all, or landmarks where there are many."""
+    """Rows of the matrices that are columns of tables: all, or landmarks if there are many."""
     strata = training.data.strata
     if not are_many(training, most):
         return np.arange(len(strata))
-    room = _LARGEST_TABLE // (8 * len(strata) * _DIVERGENCES)
-    return training.once("landmarks", lambda: pick_landmarks(strata, max(1, room)))
+    limit = max(1, _LARGEST_TABLE // (8 * len(strata) * _DIVERGENCES))
+    return training.once("landmarks", lambda: pick_landmarks(strata, limit))
 
 
 def shared_tables(
     training: Folded, points: Sequence[Point], columns: Indices | None = None
 ) -> dict[Point, RealArray]:
-    """Compute tables of divergences to matrices, all by default, once for all estimators."""
+    """Tables of divergences to the matrices `columns`, computed once for all estimators."""
     matrices = training.data.matrices
     whole = columns is None or len(columns) == len(matrices)
 
@@ -231,14 +232,14 @@ def shared_tables(
 def shared_table(
     training: Folded,
     divergence: Divergence,
-    together: Sequence[Point],
+    points: Sequence[Point],
     columns: Indices | None = None,
 ) -> RealArray:
-    """Symmetrised table of one divergence, computed once; those of some points in one pass."""
+    """Symmetrised table of a divergence, computed once, together with those of all `points`."""
     if isinstance(divergence, ABDivergence):
         point = symmetric_point(divergence.alpha, divergence.beta)
-        known = shared_tables(training, together if point in together else [point], columns)
-        return known[point] if divergence.scale == 1 else divergence.scale * known[point]
+        table = shared_tables(training, points if point in points else [point], columns)[point]
+        return table if divergence.scale == 1 else divergence.scale * table
     matrices = training.data.matrices
     whole = columns is None or len(columns) == len(matrices)
 
@@ -250,7 +251,7 @@ def shared_table(
 
 
 def shared_kernel(training: Folded, table: RealArray, scale: float, name: Hashable) -> RealArray:
-    """Return exp(-scale D), for all folds and penalties from one pass."""
+    """Return exp(-scale D), computed once for all folds and penalties."""
     recent = training.once("kernels", lambda: Memo(_KERNELS))
     return recent.once((name, scale), lambda: decay(table, scale))
 
@@ -260,18 +261,18 @@ def make_tables(
 ) -> dict[Point, RealArray]:
     """Compute symmetrised divergences of all matrices, to each other or to landmarks, by point."""
     n_matrices, n_points = len(matrices), len(points)
-    needed = 8 * n_matrices * (n_matrices if landmarks is None else len(landmarks)) * n_points
-    if needed > _LARGEST_TABLE:
-        most = _LARGEST_TABLE * n_matrices // needed  # with as many landmarks
+    n_bytes = 8 * n_matrices * (n_matrices if landmarks is None else len(landmarks)) * n_points
+    if n_bytes > _LARGEST_TABLE:
+        most = _LARGEST_TABLE * n_matrices // n_bytes  # with as many landmarks
         if landmarks is None or most <= LARGE:
             most = isqrt(_LARGEST_TABLE // (8 * n_points))
         raise ValueError(
             f"n_matrices={n_matrices} with {n_points} divergences (alpha, beta) need "
-            f"{needed / 2**30:.1f} GiB for tables of pairs, but must need <= "
+            f"{n_bytes / 2**30:.1f} GiB for tables of pairs, but must need <= "
             f"{_LARGEST_TABLE / 2**30:g} GiB; fit to a random subset of at most {most} matrices"
         )
     if landmarks is None:
-        found = square_tables(engine, matrices, points)
+        tables = square_tables(engine, matrices, points)
     else:
-        found = cross_tables(engine, matrices, landmarks, points)
-    return dict(zip(points, found, strict=True))
+        tables = cross_tables(engine, matrices, landmarks, points)
+    return dict(zip(points, tables, strict=True))

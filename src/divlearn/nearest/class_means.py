@@ -1,4 +1,4 @@
-"""Means of classes: of parts, in several divergences, running ones, and filters between them."""
+"""Class means: of parts of the data, in several divergences, running means, and filters."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from divlearn.sharded.blocks import engine_for
 from divlearn.threads import Result, map_rows
 
 _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
-_FILTER_TOLERANCE = 1e-9  # likewise, where a filter is learned
+_FILTER_TOLERANCE = 1e-9  # likewise, for filters
 _LEAST_DIRECTION = 1e-6  # relative to the largest
 _BLOCK_ENTRIES = 1 << 15  # of matrices that a thread works on at a time: they stay in cache
 
 
 class View:
-    """Labelled matrices, and what means of classes of some of them are made of, computed once."""
+    """Labelled matrices, and features for class means of their parts, computed once."""
 
     def __init__(self, data: Labelled) -> None:
         self.data = data
@@ -49,23 +49,24 @@ class View:
         return LOG_EUCLIDEAN.embed(self.data.matrices)
 
     def arithmetic(self, rows: Indices) -> RealArray:
-        """Arithmetic means of classes of some matrices."""
+        """Arithmetic class means of the matrices `rows`."""
         return average(self.data.matrices, self.data, rows)
 
     def harmonic(self, rows: Indices) -> RealArray:
-        """Harmonic means of classes of some matrices."""
-        found = np.linalg.inv(average(self.inverses, self.data, rows))
-        return 0.5 * (found + found.mT)
+        """Harmonic class means of the matrices `rows`."""
+        means = np.linalg.inv(average(self.inverses, self.data, rows))
+        return 0.5 * (means + means.mT)
 
     @cached_property
     def recenter(self) -> Callable[[Indices], RealArray]:
-        """A function to AIRM means of some matrices, by a Newton step from those of all."""
-        everything = np.arange(len(self.data.codes))
-        centers = geodesic(self.arithmetic(everything), self.harmonic(everything), 0.5)
-        return recentering_from(self.data, recentering_from(self.data, centers)(everything))
+        """A function of rows to AIRM class means, by a Newton step from those of all data."""
+        all_rows = np.arange(len(self.data.codes))
+        centers = geodesic(self.arithmetic(all_rows), self.harmonic(all_rows), 0.5)
+        return recentering_from(self.data, recentering_from(self.data, centers)(all_rows))
 
 
 def recentering_from(data: Labelled, centers: RealArray) -> Callable[[Indices], RealArray]:
+    """Return a function of rows to AIRM class means, by a Newton step from `centers`."""
     frames = np.linalg.cholesky(centers)
     whiteners, matrices = np.linalg.inv(frames), data.matrices
     tangents, bases, curvatures = (np.empty(matrices.shape) for _ in range(3))
@@ -83,21 +84,21 @@ def recentering_from(data: Labelled, centers: RealArray) -> Callable[[Indices], 
     def recenter(rows: Indices) -> RealArray:
         steps = average(tangents, data, rows)
 
-        def bend(part: slice) -> None:
-            some = rows[part]
-            rotated = bases[some].mT @ steps[data.codes[some]] @ bases[some]
-            bends[some] = (curvatures[some] * rotated**2).sum(axis=(1, 2))
+        def differentiate(part: slice) -> None:
+            block = rows[part]
+            rotated = bases[block].mT @ steps[data.codes[block]] @ bases[block]
+            derivatives[block] = (curvatures[block] * rotated**2).sum(axis=(1, 2))
 
-        bends = np.zeros(len(matrices))
-        _in_blocks(bend, len(rows), matrices.shape[1])
-        lengths = (steps**2).sum(axis=(1, 2)) / np.maximum(average(bends, data, rows), 1e-300)
+        derivatives = np.zeros(len(matrices))  # second, along the steps
+        _in_blocks(differentiate, len(rows), matrices.shape[1])
+        lengths = (steps**2).sum(axis=(1, 2)) / np.maximum(average(derivatives, data, rows), 1e-300)
         return frames @ expm(lengths[:, None, None] * steps) @ frames.mT
 
     return recenter
 
 
 def _in_blocks(function: Callable[[slice], Result], n_matrices: int, d: int) -> list[Result]:
-    """Call a function for slices of matrices, side by side."""
+    """Call a function for slices of matrices, on several threads."""
     return map_rows(function, n_matrices, max(1, _BLOCK_ENTRIES // d**2))
 
 
@@ -117,11 +118,11 @@ def find_means(
     names: Sequence[str],
     starts: RealArray | None = None,
 ) -> RealArray:
-    """Means of the matrices of each code, whose names are for messages."""
+    """Means of the matrices of each code; `names` of codes are for messages."""
     means = []
     for code, name in enumerate(names):
         rows = np.flatnonzero(codes == code)
-        found = divergence.mean(
+        mean = divergence.mean(
             Prepared.checked(matrices[rows]),
             weights[rows],
             engine=engine_for(engine, len(rows), matrices.shape[-1]),
@@ -129,12 +130,12 @@ def find_means(
             tol=_TOLERANCE,
             what=name,
         )
-        means.append(found)
+        means.append(mean)
     return np.stack(means)
 
 
 def average(values: RealArray, data: Labelled, rows: Indices) -> RealArray:
-    """Weighted means over each class, of some rows, of something that each matrix has."""
+    """Weighted class means of values, over the matrices `rows`."""
     codes, weights = data.codes[rows], data.weights[rows]
     n_codes = int(codes.max()) + 1
     largest = np.zeros(n_codes)
@@ -146,42 +147,42 @@ def average(values: RealArray, data: Labelled, rows: Indices) -> RealArray:
     return means.reshape(n_codes, *values.shape[1:])
 
 
-# The AIRM mean of some matrices, and orthonormal discriminant directions there. Projection onto
-# these directions is the filter of pyRiemann's FgMDM.
+# The AIRM mean of some matrices, and orthonormal discriminant directions in its tangent space.
+# pyRiemann's FgMDM filters by projection onto these directions.
 Filter = tuple[
     Annotated[RealArray, "d d"],
     Annotated[RealArray, "n_entries n_directions"],
 ]
 
 
-def project(matrices: RealArray, known: Filter) -> RealArray:
+def project(matrices: RealArray, filter_: Filter) -> RealArray:
     """Project matrices onto the directions of a filter."""
-    center, directions = known
+    center, directions = filter_
     vectors, root = log_vectors(matrices, invsqrtm(center)), sqrtm(center)
     filtered = root @ from_log_vectors(vectors @ directions @ directions.T) @ root
     return 0.5 * (filtered + filtered.mT)
 
 
 def learn_filter(data: Labelled, rows: Indices, engine: Engine) -> Filter:
-    """Learn a filter from some of the matrices."""
+    """Learn a filter from the matrices `rows`."""
     matrices, weights = data.matrices[rows], data.weights[rows]
     center = mean_abld(matrices, 0, 0, weights, tol=_FILTER_TOLERANCE, engine=engine).mean
     vectors = log_vectors(matrices, invsqrtm(center))
     codes = data.codes[rows]
-    found = fit_lda(vectors, codes, np.bincount(codes) / len(codes)).coefficients
-    found = found[1:] - found[:1] if len(found) == 2 else found  # as scikit-learn has them
-    directions, sizes, _ = np.linalg.svd(found.T, full_matrices=False)
-    # Vectors at the mean add up to zero, so that one direction of classes is rounding.
+    normals = fit_lda(vectors, codes, np.bincount(codes) / len(codes)).coefficients
+    normals = normals[1:] - normals[:1] if len(normals) == 2 else normals  # as in scikit-learn
+    directions, sizes, _ = np.linalg.svd(normals.T, full_matrices=False)
+    # Vectors at the mean add up to zero, so that one direction is rounding error.
     return center, directions[:, sizes > _LEAST_DIRECTION * sizes[0]]
 
 
 def typical(table: RealArray) -> float:
     """Typical divergence to the nearest class; if that is zero, to any."""
-    near, any_class = float(np.median(table.min(axis=1))), float(np.median(table))
-    return max(near if near > 0 else any_class, 1e-100)
+    nearest, any_class = float(np.median(table.min(axis=1))), float(np.median(table))
+    return max(nearest if nearest > 0 else any_class, 1e-100)
 
 
-# --- running means of matrices that arrive one after the other ------------------------------------
+# --- running means --------------------------------------------------------------------------------
 
 
 def check_forgetting(forgetting: object) -> float:
@@ -206,12 +207,12 @@ def find_codes(labels: Labels, classes: Labels) -> Indices:
 
 
 def fade(totals: RealArray, codes: Indices, forgetting: float) -> tuple[RealArray, RealArray]:
-    """Weights of what each code had before, and of new matrices: one for the latest of a code."""
-    seen, later = np.zeros(len(totals)), np.empty(len(codes))
+    """Weights of the old totals of codes, and of new matrices: one for the last of each code."""
+    counts, n_later = np.zeros(len(totals)), np.empty(len(codes))
     for row in range(len(codes) - 1, -1, -1):
-        later[row] = seen[codes[row]]
-        seen[codes[row]] += 1
-    return totals * (1 - forgetting) ** seen, (1 - forgetting) ** later
+        n_later[row] = counts[codes[row]]
+        counts[codes[row]] += 1
+    return totals * (1 - forgetting) ** counts, (1 - forgetting) ** n_later
 
 
 def continue_means(
@@ -221,15 +222,15 @@ def continue_means(
     engine: Engine,
     names: Sequence[str],
 ) -> tuple[RealArray, RealArray]:
-    """Move means, of which each has a weight, to new matrices with weights and codes.
+    """Update means and their weights (`before`) with new matrices, their weights and codes.
 
-    The result is the mean of the old mean and the new matrices, and the sum of their weights. If
-    means are averages of vectors, it is the mean of all matrices so far; in AIRM a single matrix
-    moves the mean along the geodesic. A mean of weight zero is none yet.
+    The new mean is that of the old mean and the new matrices; its weight is the sum of theirs. It
+    is the mean of all matrices so far if means are averages of vectors. In AIRM a single matrix
+    moves the mean along the geodesic. A mean of weight zero has no matrices yet.
     """
     (means, totals), (matrices, weights, codes) = before, new
     means = means.copy()
-    for code in np.unique(codes):  # the others stay as they are, to the last bit
+    for code in np.unique(codes):  # the other means do not change, not even by rounding
         rows = np.flatnonzero(codes == code)
         old = [code] if totals[code] > 0 else []
         means[code] = find_means(
@@ -244,24 +245,24 @@ def continue_means(
     return means, totals + np.bincount(codes, weights, len(totals))
 
 
-# --- fields of metrics: divergences that are added up, each to means of its own -------------------
+# --- fields of metrics: weighted sums of divergences, each with its own class means ---------------
 
 
 def is_sequence(divergence: Any) -> bool:
     """Tell several divergences from one, such as a pair of numbers."""
     listed = isinstance(divergence, list | tuple | np.ndarray)
-    return listed and not (len(divergence) and all(isinstance(one, Real) for one in divergence))
+    return listed and not (len(divergence) and all(isinstance(item, Real) for item in divergence))
 
 
-def known_field(divergences: Any) -> list[Divergence]:
-    """Return divergences by their names; raise where two are the same up to a factor."""
-    field = [get_divergence(one) for one in divergences]
-    points = [_without_scale(one) for one in field]
-    twice = [one for one, at in zip(divergences, points, strict=True) if points.count(at) > 1]
-    if twice or not field:
+def check_field(divergences: Any) -> list[Divergence]:
+    """Return divergences by their names; raise if two are equal up to a factor."""
+    field = [get_divergence(name) for name in divergences]
+    keys = [_without_scale(divergence) for divergence in field]
+    equal = [name for name, key in zip(divergences, keys, strict=True) if keys.count(key) > 1]
+    if equal or not field:
         raise ValueError(
             f"divergence={divergences!r} must hold one divergence, or several that differ by more "
-            f"than a factor; {f'leave out all but one of {twice}' if twice else 'name one'}"
+            f"than a factor; {f'leave out all but one of {equal}' if equal else 'name one'}"
         )
     return field
 
@@ -277,14 +278,14 @@ def measure_field(
 ) -> RealArray:
     """Divergences (n_divergences, n_matrices, n_classes) in their usual form."""
     prepared = engine.prepare(Prepared.checked(matrices))
-    # Complex means are given their real form with each table, which halves the divergences.
-    known = means if is_complex(means) else map(Prepared.checked, means)
-    pairs = zip(field, known, strict=True)
-    return np.stack([one.pairwise(prepared, some, engine=engine) for one, some in pairs])
+    # `pairwise` takes complex means, and then halves the divergences of real forms.
+    atoms = means if is_complex(means) else map(Prepared.checked, means)
+    pairs = zip(field, atoms, strict=True)
+    return np.stack([D.pairwise(prepared, centers, engine=engine) for D, centers in pairs])
 
 
 def balance(data: Labelled, field: list[Divergence], means: RealArray, engine: Engine) -> RealArray:
-    """Weights of divergences, each as if it were alone, so that none outweighs the others."""
+    """Weights of divergences, fitted to each alone, so that none outweighs the others."""
     scales = []
     for table in measure_field(data.matrices, field, means, engine):
         unit = typical(table)

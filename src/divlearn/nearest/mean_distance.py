@@ -1,4 +1,4 @@
-"""Minimum distance to mean, in any divergence of SPD matrices whose means are unique."""
+"""Minimum distance to mean, in any divergence of SPD matrices with unique means."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from divlearn.nearest.class_means import (
     Filter,
     View,
     balance,
+    check_field,
     check_forgetting,
     class_means,
     continue_means,
     fade,
     find_codes,
     is_sequence,
-    known_field,
     learn_filter,
     measure_field,
     project,
@@ -42,7 +42,7 @@ from divlearn.nearest.search import CANDIDATES, choose_divergence, find_slope
 from divlearn.threads import limit_blas
 from divlearn.weights import normalize_weights
 
-_ROUGH_ACCURACY = 1e-3  # candidates differ by more than digits of the smallest eigenvalues
+_ROUGH_ACCURACY = 1e-3  # of engines that compare candidates, whose differences are larger
 
 
 @labelled.takes_metric
@@ -58,7 +58,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
     Parameters
     ----------
     divergence : str, pair (alpha, beta), dict, Divergence or sequence of these, default="airm"
-        Whatever `divlearn.get_divergence` takes and has a mean: a name, a pair with
+        Any argument of `divlearn.get_divergence` with a mean: a name, a pair with
         alpha, beta >= 0 or both <= 0, or ``{"mean": ..., "distance": ...}``, two functions of
         yours; ``metric`` is an alias. The mean in "burg" and "kullback" is the arithmetic mean, in
         "reverse-burg" the harmonic mean, in "jeffreys" the geometric mean of both. "choose" chooses
@@ -87,8 +87,9 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         For a sequence, (n_divergences, n_classes, d, d). ``covmeans_`` is pyRiemann's name for it.
     divergence_ : Divergence, the one given or chosen; a list of them for a sequence.
     weights_ : ndarray, shape (n_divergences,), of the divergences of a sequence; else [1].
-    totals_ : ndarray, shape (n_classes,), weights of the classes, less what was forgotten; zero for
-        classes that `partial_fit` has not seen yet, which have no mean.
+    totals_ : ndarray, shape (n_classes,)
+        Weights of the classes, after forgetting; zero for classes without matrices, and so without
+        a mean, in `partial_fit` so far.
     scale_ : float
         Factor of divergences in `predict_proba`: 1, or for "choose" that of the lowest held-out
         log-loss.
@@ -107,8 +108,8 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
     score is chosen if its gain over "airm" exceeds two standard errors, else "airm". To be
     fast, candidates are compared by approximate means: the point beta - alpha of the geodesic from
     the AIRM mean (0), which is found by a Newton step, to the arithmetic mean (1); the harmonic
-    mean for "reverse-burg". The model that is chosen has exact means. If others than these three
-    are chosen, the held-out probabilities are of exact means, too.
+    mean for "reverse-burg". The chosen model has exact means. Held-out probabilities are those of
+    exact means, unless one of these three means is chosen.
 
     M divergences of a sequence make one: :math:`D(X \,\|\, C_k) = \sum_m w_m D_m(X \,\|\, C_{mk})`.
     :math:`M w_m` is the scale of :math:`D_m` with the lowest log-loss on the training data, so that
@@ -166,20 +167,20 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         X has the shape (n_matrices, d, d); y, sample_weight and groups have (n_matrices,). Weights
         apply to the means and to the choice of the divergence. Inner folds keep groups together.
         """
-        several = is_sequence(self.divergence)
+        is_field = is_sequence(self.divergence)
         if not self._chooses:
-            self._field = known_field(self.divergence if several else [self.divergence])
+            self._field = check_field(self.divergence if is_field else [self.divergence])
         engine = get_engine(labelled.engine_of(self))
         data = check_labelled(self, X, y, sample_weight, self.class_weight, groups)
         if self._chooses:
             return self.fit_training(Training(data, data.folds(self.cv, self.random_state), engine))
         self.scale_, self.weights_ = 1.0, np.ones(1)
         data = self._learn_filter(data, engine)
-        found = np.stack([class_means(data, one, engine) for one in self._field])
-        means = self._as_given(found)
+        means = np.stack([class_means(data, divergence, engine) for divergence in self._field])
+        means = self._as_given(means)
         if len(means) > 1:
             self.weights_ = balance(data, self._field, means, engine)
-        self.means_ = means if several else means[0]
+        self.means_ = means if is_field else means[0]
         self.totals_ = np.bincount(data.codes, data.sample_weights).astype(float)
         return self
 
@@ -199,11 +200,11 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         mean is that of the old mean and the new matrices, as in `Recenter.partial_fit`: exact for
         "burg", "reverse-burg" and metrics that embed matrices, such as "log-euclidean"; in "airm"
         the mean moves along the geodesic to each matrix. Filter, weights, scale and a chosen
-        divergence stay as they are.
+        divergence do not change.
 
-        The first call is `fit`, and needs matrices of all classes. If it names ``classes``, it may
-        have matrices of some of them; `predict` then knows only the classes seen so far. "choose",
-        a filter and several divergences are learned from classes, so they need all of them.
+        The first call is `fit`, and needs matrices of all classes. With ``classes`` it may have
+        matrices of some of them, and `predict` returns only classes that had matrices so far.
+        "choose", a filter and several divergences are learned from all classes at the first call.
         """
         forgetting = check_forgetting(forgetting)
         started, learns = hasattr(self, "means_"), self._chooses or self.filtering
@@ -219,19 +220,18 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         before, weights = fade(self.totals_, codes, forgetting)
         names = [f"class {name!s}" for name in self.classes_]
         means = self.means_.reshape(len(self._field), -1, *self.means_.shape[-2:])
-        new = matrices, weights, codes
-        moved = [
-            continue_means((np.asarray(real_form(old)), before), new, one, engine, names)
-            for old, one in zip(means, self._field, strict=True)
-        ]
-        found = self._as_given(np.stack([one for one, _ in moved]))
-        self.means_ = found.reshape(self.means_.shape)
-        self.totals_ = moved[0][1]
+        new, updated = (matrices, weights, codes), []
+        for old, divergence in zip(means, self._field, strict=True):
+            real = np.asarray(real_form(old))
+            moved, totals = continue_means((real, before), new, divergence, engine, names)
+            updated.append(moved)
+        self.means_ = self._as_given(np.stack(updated)).reshape(self.means_.shape)
+        self.totals_ = totals
         return self
 
     def _start(self, X: ArrayLike, classes: ArrayLike | None) -> RealArray:
-        """Begin with classes that have no means yet, and return checked matrices."""
-        self._field, self._filter = known_field([self.divergence]), None
+        """Set attributes of classes without means, and return checked matrices."""
+        self._field, self._filter = check_field([self.divergence]), None
         matrices = labelled.check_training(self, X)
         self.classes_ = find_classes(check_labels(classes, len(np.asarray(classes))))
         n_classes, self.n_features_in_ = len(self.classes_), matrices.shape[-1]
@@ -246,7 +246,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         return isinstance(self.divergence, str) and self.divergence == "choose"
 
     def _learn_filter(self, data: Labelled, engine: Engine) -> Labelled:
-        """Learn the filter, if there is to be one, and return filtered data."""
+        """Learn the filter, if any, and return filtered data."""
         self._filter = None
         if not self.filtering:
             return data
@@ -260,12 +260,12 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
 
     @property
     def divergence_(self) -> Divergence | list[Divergence]:
-        """The divergence in use, or a list of those in use."""
+        """The divergence in use, or a list of them for a sequence."""
         return self._field[0] if self.means_.ndim == 3 else self._field
 
-    @limit_blas(1)  # matrices are worked on side by side: more threads inside LAPACK gain nothing
+    @limit_blas(1)  # several threads work on matrices: more of them inside LAPACK gain nothing
     def fit_training(self, training: Training) -> Self:
-        """Choose the divergence on folds of data that was checked."""
+        """Choose the divergence on folds of checked data."""
         data, engine = training.data, training.engine
         self.classes_, self.n_features_in_ = data.classes, data.matrices.shape[-1]
         if not training.folds:
@@ -279,8 +279,8 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
             training, rough, None if self.filtering else view
         )
         self.oof_proba_, self._optimistic_proba = (
-            data.spread(chosen.rows, _normalize(self._priors() * some))
-            for some in (chosen.probabilities, chosen.optimistic)
+            data.spread(chosen.rows, _normalize(self._priors() * probabilities))
+            for probabilities in (chosen.probabilities, chosen.optimistic)
         )
         divergence = CANDIDATES[chosen.best]
         self._field, self.weights_ = [divergence], np.ones(1)
@@ -288,7 +288,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         self.scale_ = 1 / (self._share * unit * temperature)
         data = view.data
         slope, starts = find_slope(divergence), None
-        if slope is not None and abs(slope) < 1:  # means on the edge of the family are closed forms
+        if slope is not None and abs(slope) < 1:  # other means have closed forms
             starts = view.recenter(np.arange(len(data.codes)))
         self.means_ = self._as_given(class_means(data, divergence, engine, starts))
         self.totals_ = np.bincount(data.codes, data.sample_weights).astype(float)
@@ -301,8 +301,8 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         "stein" are; otherwise they are divergences. They are infinite for classes without a mean.
         """
         distances = self._distances(X)
-        squares = all(one.squared_distance for one in self._field)
-        return np.sqrt(np.maximum(distances, 0)) if squares else distances
+        are_squares = all(divergence.squared_distance for divergence in self._field)
+        return np.sqrt(np.maximum(distances, 0)) if are_squares else distances
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         r"""Probabilities :math:`\pi_k e^{-s D(X \| C_k)} / \sum_j \pi_j e^{-s D(X \| C_j)}`.
@@ -311,22 +311,22 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         divergence in its usual form: for "airm", "stein" and "log-euclidean" the squared distance.
         The shape is (n_matrices, n_classes).
         """
-        distances = self._distances(X)  # first, for it says if nothing is fitted
+        distances = self._distances(X)  # first, to report a model that is not fitted
         return softmax(np.log(self._priors()) - self.scale_ * distances, axis=1)
 
     def _priors(self) -> RealArray:
-        given = self.class_weight if isinstance(self.class_weight, Mapping) else {}
-        return normalize_weights(np.array([float(given.get(name, 1)) for name in self.classes_]))
+        weights = self.class_weight if isinstance(self.class_weight, Mapping) else {}
+        return normalize_weights(np.array([float(weights.get(name, 1)) for name in self.classes_]))
 
     def _distances(self, X: ArrayLike) -> RealArray:
         checked, engine = check_new(self, X), get_engine(labelled.engine_of(self))
         means = self.means_.reshape(len(self._field), -1, *self.means_.shape[-2:])
-        found = []
+        parts = []
         for matrices in neighbors.blocks(checked, means[..., 0, 0].size):
-            kept = matrices if self._filter is None else project(matrices, self._filter)
-            tables = measure_field(kept, self._field, means, engine)
-            found.append(np.einsum("f,fik->ik", self.weights_, tables))
-        distances = np.concatenate(found)
+            filtered = matrices if self._filter is None else project(matrices, self._filter)
+            tables = measure_field(filtered, self._field, means, engine)
+            parts.append(np.einsum("f,fik->ik", self.weights_, tables))
+        distances = np.concatenate(parts)
         distances[:, np.flatnonzero(self.totals_ == 0)] = np.inf  # of classes without a mean yet
         return distances
 

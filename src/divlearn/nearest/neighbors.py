@@ -1,4 +1,4 @@
-"""Nearest neighbours of SPD matrices, in one divergence or in the one that predicts best."""
+"""Nearest neighbours of SPD matrices, in a given divergence or one chosen on held-out data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from divlearn.divergence import (
     DivergenceLike,
     EmbeddedMetric,
     get_divergence,
-    get_member,
 )
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
@@ -30,6 +29,7 @@ from divlearn.fitting.held_out import Folded
 from divlearn.fitting.labelled import check_labelled, check_new
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training
 from divlearn.kernels.classifier import POINTS
+from divlearn.kernels.regressor import usual_divergences
 from divlearn.kernels.tables import are_many, by_class, cut, shared_table, symmetric_table
 from divlearn.log_vectors import squared_distances
 from divlearn.tolerances import LEARNING_ACCURACY
@@ -39,11 +39,11 @@ _WEIGHTS = ("uniform", "distance")
 _TABLE_ENTRIES = 1 << 22  # of a table held at a time
 _LEAST_ROWS = 1024  # of a block, so that vector lanes are full
 _COUNTS = (1, 3)  # of neighbours in every class, to choose from
-_LEAST = 1e-12  # of a divergence, relative to the median: copies are not infinitely near
-_SOME = 256  # training matrices, whose divergences say what is usual
-_SMALLEST = float(np.finfo(float).tiny)  # where all matrices are copies of one
+_FLOOR = 1e-12  # of a divergence, relative to the median: logarithms are finite for copies
+_SAMPLE = 256  # training matrices for the median divergence
+_SMALLEST = float(np.finfo(float).tiny)  # the floor if all matrices are copies of one
 
-Candidate = tuple[Divergence, int]  # and a number of neighbours
+Candidate = tuple[Divergence, int]  # with a number of neighbours
 
 
 @labelled.takes_metric
@@ -56,12 +56,12 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     Parameters
     ----------
     n_neighbors : int, default=1
-        Number of matrices that vote; all where there are fewer.
+        Number of matrices that vote; all if there are fewer.
     divergence : str, pair (alpha, beta), callable, dict or Divergence, default="airm"
-        Whatever `divlearn.get_divergence` takes: a name such as "airm", "stein", "log-euclidean" or
+        Any argument of `divlearn.get_divergence`: a name, such as "airm", "log-euclidean" or
         "wasserstein"; a pair, such as the ``(alpha_, beta_)`` that an estimator has learned; or
         your function. As in pyRiemann, ``metric`` is another name for this parameter, and
-        pyRiemann's names of metrics are known.
+        pyRiemann's names of metrics are accepted.
     weights : {"uniform", "distance"}, default="uniform"
         Votes of neighbours: one each, or inversely proportional to the distance. Neighbours at
         distance zero outvote all others. Sample weights multiply votes.
@@ -155,8 +155,8 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         fix = ", the number of matrices of weight > 0; lower n_neighbors or pass more data"
         check_count(k, "n_neighbors", most=len(self._codes), fix=fix)
         distances, neighbors = self._search(X, k)
-        given = self._kept[neighbors]
-        return (distances, given) if return_distance else given
+        indices = self._kept[neighbors]
+        return (distances, indices) if return_distance else indices
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Shares of classes in the votes of the neighbours, shape (n_matrices, n_classes)."""
@@ -168,8 +168,9 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         return votes / votes.sum(axis=1, keepdims=True)
 
     def _search(self, X: ArrayLike, k: int) -> tuple[RealArray, Indices]:
-        found = [self._search_block(queries, k) for queries in blocks(check_new(self, X), _COLUMNS)]
-        distances, neighbors = map(np.concatenate, zip(*found, strict=True))
+        queries = blocks(check_new(self, X), _COLUMNS)
+        results = [self._search_block(block, k) for block in queries]
+        distances, neighbors = map(np.concatenate, zip(*results, strict=True))
         share = np.sqrt(self._share) if self._divergence.squared_distance else self._share
         return share * distances, neighbors
 
@@ -177,7 +178,7 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         if isinstance(self._divergence, EmbeddedMetric):
             vectors = self._divergence.embed(queries)
             neighbors = self._index.kneighbors(vectors, k, return_distance=False)
-            # Not those that come with them, whose squares lose digits by subtraction.
+            # Distances anew: those of the search lose digits by subtraction of squares.
             gaps = vectors[:, None] - self._vectors[neighbors]
             return _take_nearest(np.linalg.norm(gaps, axis=2), neighbors, k)
         return _find_nearest(
@@ -195,7 +196,7 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
 
 def blocks(matrices: RealArray, n_columns: int) -> Iterator[RealArray]:
-    """Cut matrices into blocks for tables of so many columns."""
+    """Yield blocks of matrices, for tables with ``n_columns``."""
     step = max(_LEAST_ROWS, _TABLE_ENTRIES // n_columns)
     for start in range(0, len(matrices), step):
         yield matrices[start : start + step]
@@ -213,9 +214,9 @@ def _find_nearest(
         table = divergence.pairwise(prepared, block, squared=False, engine=engine)
         columns = np.broadcast_to(np.arange(start, start + block.n_matrices), table.shape)
         if k < block.n_matrices:
-            some = np.argpartition(table, k - 1, axis=1)[:, :k]
-            table = np.take_along_axis(table, some, axis=1)
-            columns = start + to_host(some).astype(np.intp, copy=False)
+            order = np.argpartition(table, k - 1, axis=1)[:, :k]
+            table = np.take_along_axis(table, order, axis=1)
+            columns = start + to_host(order).astype(np.intp, copy=False)
         distances, neighbors = _take_nearest(
             np.hstack([distances, to_host(table)]), np.hstack([neighbors, columns]), k
         )
@@ -247,7 +248,7 @@ class Nearest:
         self.engine, self.n_jobs, self.regularize = engine, n_jobs, regularize
 
     def _learner(self, training: Folded, number: int) -> Callable[[Candidate], Candidate]:
-        return lambda candidate: candidate  # matrices are all there is to know
+        return lambda candidate: candidate  # there is nothing to fit
 
 
 class NearestClassifier(Nearest, HeldOutClassifier[Candidate]):
@@ -288,19 +289,17 @@ class NearestClassifier(Nearest, HeldOutClassifier[Candidate]):
     least_: float
 
     def _grid(self, training: Training) -> Grid[Candidate]:
-        many = are_many(training)
-        members = [] if many else [get_member(point).symmetrize() for point in POINTS]
-        pairs = product([LOG_EUCLIDEAN, *members], _COUNTS)
-        return Grid(list(pairs))
+        divergences = [LOG_EUCLIDEAN] if are_many(training) else usual_divergences()
+        return Grid(list(product(divergences, _COUNTS)))
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
         self.matrices_, self.codes_ = training.data.matrices, training.data.codes
-        self.least_ = _least(training, best[0])
+        self.least_ = _least(training, divergence=best[0])
 
     def _decide(self, model: Candidate, training: Training, number: int) -> RealArray:
         divergence, count = model
-        find = partial(_nearest_held_out, training, number, divergence)
-        nearest = training.once(("nearest", divergence, number), find)  # for all counts
+        search = partial(_nearest_held_out, training, number, divergence)
+        nearest = training.once(("nearest", divergence, number), search)  # for all counts
         return _scores(_class_means(nearest, count), _least(training, divergence))
 
     def _decide_new(self, new: Prepared) -> RealArray:
@@ -313,26 +312,26 @@ class NearestClassifier(Nearest, HeldOutClassifier[Candidate]):
 
 
 def _least(training: Training, divergence: Divergence) -> float:
-    """Return the least divergence that counts, by those between training matrices."""
+    """Return the floor of divergences, relative to the median between training matrices."""
 
-    # Not by those of a call, whose matrices are classified one by one.
-    def find() -> float:
+    # Not between new matrices: a prediction does not depend on the others.
+    def compute() -> float:
         rows = np.arange(len(training.data.codes))
-        some = rows[:: -(-len(rows) // _SOME)]
+        rows = rows[:: -(-len(rows) // _SAMPLE)]
         if are_many(training):
-            vectors = training.log_vectors[some]
+            vectors = training.log_vectors[rows]
             table = squared_distances(vectors, vectors)
         else:
-            table = cut(shared_table(training, divergence, POINTS), some, some)
-        known = to_host(table)
-        known = known[known > 0]
-        return max(_LEAST * float(np.median(known)), _SMALLEST) if known.size else _SMALLEST
+            table = cut(shared_table(training, divergence, POINTS), rows, rows)
+        values = to_host(table)
+        values = values[values > 0]
+        return max(_FLOOR * float(np.median(values)), _SMALLEST) if values.size else _SMALLEST
 
-    return training.once(("least", divergence), find)
+    return training.once(("least", divergence), compute)
 
 
 def _nearest_held_out(training: Training, number: int, divergence: Divergence) -> list[RealArray]:
-    """Divergences between what a part holds out and the nearest of what it learns, by class."""
+    """Divergences between held-out matrices and the nearest training matrices of each class."""
     train, held = training.parts[number]
     train = train[by_class(training.data.codes[train])]
     codes = training.data.codes[train]
@@ -340,26 +339,26 @@ def _nearest_held_out(training: Training, number: int, divergence: Divergence) -
         table = cut(shared_table(training, divergence, POINTS), held, train)
         return _nearest_of_classes(table, codes)
     vectors = training.log_vectors
-    blocks, known = np.split(held, range(_LEAST_ROWS, len(held), _LEAST_ROWS)), vectors[train]
-    tables = (to_host(squared_distances(vectors[one], known)) for one in blocks)
-    found = [_nearest_of_classes(table, codes) for table in tables]
-    return [np.concatenate(one) for one in zip(*found, strict=True)]
+    blocks, trained = np.split(held, range(_LEAST_ROWS, len(held), _LEAST_ROWS)), vectors[train]
+    tables = (to_host(squared_distances(vectors[rows], trained)) for rows in blocks)
+    nearest = [_nearest_of_classes(table, codes) for table in tables]
+    return [np.concatenate(of_class) for of_class in zip(*nearest, strict=True)]
 
 
 def _nearest_of_classes(table: RealArray, codes: Indices) -> list[RealArray]:
-    """Smallest divergences to every class, ascending, from columns that come class by class."""
-    nearest, most = [], max(_COUNTS)
-    for own in np.split(table, np.searchsorted(codes, np.arange(1, codes[-1] + 1)), axis=1):
-        some = np.partition(own, most - 1, axis=1)[:, :most] if own.shape[1] > most else own
-        nearest.append(np.sort(some, axis=1))
+    """Smallest divergences to every class, ascending, from columns sorted by class."""
+    nearest, k = [], max(_COUNTS)
+    for part in np.split(table, np.searchsorted(codes, np.arange(1, codes[-1] + 1)), axis=1):
+        smallest = np.partition(part, k - 1, axis=1)[:, :k] if part.shape[1] > k else part
+        nearest.append(np.sort(smallest, axis=1))
     return nearest
 
 
 def _class_means(nearest: list[RealArray], count: int) -> RealArray:
     """Mean divergences to the nearest matrices of every class."""
-    return np.stack([own[:, :count].mean(axis=1) for own in nearest], axis=1)
+    return np.stack([of_class[:, :count].mean(axis=1) for of_class in nearest], axis=1)
 
 
 def _scores(distances: RealArray, least: float) -> RealArray:
-    """Negative logarithms of distances to the classes."""
+    """Negative logarithms of divergences from the classes."""
     return -np.log(np.maximum(distances, least))

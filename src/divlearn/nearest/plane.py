@@ -1,4 +1,4 @@
-"""Divergences at many points (alpha, beta) of one sign from the same spectra, and neighbours."""
+"""Divergences at many points (alpha, beta) from the same spectra, and nearest neighbours."""
 
 import math
 from collections.abc import Iterator
@@ -20,25 +20,25 @@ from divlearn.spectral import abld_scalar
 NAMED: dict[str, ABDivergence] = {
     name: get_member(name) for name in ("airm", "stein", "burg", "reverse-burg", "log-cosh")
 }
-NAMED_POINTS = np.array([(known.alpha, known.beta) for known in NAMED.values()])
+NAMED_POINTS = np.array([(member.alpha, member.beta) for member in NAMED.values()])
 
-# Points from which class means choose: fewer than on maps, since each is judged by few matrices.
+# Candidates for class means: fewer than on maps, since each is judged by few matrices.
 _BETWEEN = [(0.0, 0.25), (0.25, 0.5), (0.0, 0.5), (0.25, 0.75)]
 CANDIDATES = [*NAMED.values(), *map(get_member, _BETWEEN)]
 
 Flags = NDArray[np.bool_]
 
-_MOST_PAIRS, _LEAST_JUDGED = 8_000_000, 1000  # of matrices to judge with all others
+_MOST_PAIRS, _LEAST_JUDGED = 8_000_000, 1000  # a judged matrix and another; judged matrices
 _ROWS = 64  # matrices judged at a time; few, to report progress
-_PAIRS = 2048  # evaluated at a time: what is held of them stays in the cache
-_NEAR = 0.03  # largest log-eigenvalue of a pair whose divergences would be lost by cancellation
+_PAIRS = 2048  # evaluated at a time: their spectra stay in the cache
+_NEAR = 0.03  # largest log-eigenvalue, below which divergences are subject to cancellation
 _LARGEST_LOGARITHM = 600.0  # of a product
-_LEAST_PRODUCT, _LEAST_RATIO = 1e-3, 1e-3  # of parameters, for the quick form of divergences
+_LEAST_PRODUCT, _LEAST_RATIO = 1e-3, 1e-3  # of alpha and beta, for the fast formula
 _ROUNDING, _LEAST_ROUNDING = 1e-10, 1e-12  # differences of divergences that count as ties
 
 
 def rank_best(points: RealArray, score: RealArray) -> Indices:
-    """Return the points of the highest score; ties by distance to a named one, then by size."""
+    """Return the points of the highest score, sorted by distance to a named one, then by size."""
     best = np.flatnonzero(score == score.max())
     tied = points[best]
     distance = np.linalg.norm(tied[:, None] - NAMED_POINTS, axis=-1).min(axis=1)
@@ -57,20 +57,20 @@ def _evaluate(t: RealArray, points: RealArray) -> RealArray:
     values = np.empty((len(points), t.shape[1]))
     total, extent = t.sum(axis=0), np.abs(t).max(axis=0)
     alpha, beta = points.T
-    sums = np.round(alpha + beta, 14)  # steps such as 0.1 do not add up exactly
-    # Errors are about eps/(alpha beta): points next to the axes, but not on them, are left out.
+    sums = np.round(alpha + beta, 14)  # multiples of 0.1 do not add up exactly
+    # Errors are about eps/(alpha beta): points close to the axes, but not on them, are excluded.
     least, most = points.min(axis=1), points.max(axis=1)
     product = np.where(least > 0, least * most, most**2)
-    quick = (product >= _LEAST_PRODUCT) & ((least == 0) | (least >= _LEAST_RATIO * most))
-    quick &= sums * extent.max() < _LARGEST_LOGARITHM
-    for place in np.flatnonzero(~quick):
+    fast = (product >= _LEAST_PRODUCT) & ((least == 0) | (least >= _LEAST_RATIO * most))
+    fast &= sums * extent.max() < _LARGEST_LOGARITHM
+    for place in np.flatnonzero(~fast):
         point = alpha[place], beta[place]
         exact = abld_scalar(t, *point, derivatives=()).f if any(point) else 0.5 * t * t
         values[place] = exact.sum(axis=0)
     near, work = bool(extent.min() < _NEAR), np.empty_like(t)
-    for theta, power in _powers(t, np.unique(sums[quick]), near):
+    for theta, power in _powers(t, np.unique(sums[fast]), near):
         top = theta * float(t.max())
-        for place in np.flatnonzero(quick & (sums == theta)):
+        for place in np.flatnonzero(fast & (sums == theta)):
             a, b = float(alpha[place]), float(beta[place])
             if a > 0 and b > 0:
                 _log_product(power, a / theta, b / theta, top, near, work, values[place])
@@ -87,18 +87,18 @@ def _evaluate(t: RealArray, points: RealArray) -> RealArray:
 
 
 def _powers(t: RealArray, thetas: RealArray, near: bool) -> Iterator[tuple[float, RealArray]]:
-    """Yield e^{theta t} for ascending thetas, less 1 where t may be next to zero."""
-    # Equal steps cost one exponential in all, and a product each.
-    known, step, factor = 0.0, 0.0, t
+    """Yield e^{theta t} for ascending thetas, minus 1 if `near`: t may be close to zero."""
+    # Equal steps need one exponential in total, and one product each.
+    previous, step, factor = 0.0, 0.0, t
     power = np.full(t.shape, 0.0 if near else 1.0)
     for theta in thetas.tolist():
-        if abs(theta - known - step) > 1e-12 * theta:
-            step = theta - known
+        if abs(theta - previous - step) > 1e-12 * theta:
+            step = theta - previous
             factor = np.expm1(step * t) if near else np.exp(step * t)
         power *= 1 + factor if near else factor
         if near:
             power += factor
-        known = theta
+        previous = theta
         yield theta, power
 
 
@@ -110,7 +110,7 @@ def _log_product(
     largest = max(top, 0.0) - math.log(min(a, b))
     most = int(min(d, max(1.0, _LARGEST_LOGARITHM // largest)))  # factors of a product
     if near:
-        # Of factors 1 + w a tree of products keeps the w, however small they are.
+        # A tree of products of factors 1 + w keeps the digits of small w.
         w = np.multiply(power, a, out=work)
         for _ in range(most.bit_length() - 1 + (most == d)):
             half = len(w) // 2
@@ -127,17 +127,17 @@ def _log_product(
 
 
 def draw_judged(codes: Indices) -> Indices:
-    """Draw matrices to judge: all, or the same share of every class where pairs are too many.
+    """Draw matrices to judge: all, or the same share of every class if there are too many pairs.
 
-    They come in random order, so that those judged before an interrupt represent all.
+    The order is random, so that matrices judged before an interrupt represent all.
     """
     n = len(codes)
     share = min(1.0, max(_LEAST_JUDGED, _MOST_PAIRS / n) / n)
     order = np.random.RandomState(0).permutation(n)
     judged = np.zeros(n, dtype=np.bool_)
     for code in np.unique(codes):
-        own = order[codes[order] == code]
-        judged[own[: math.ceil(share * len(own))]] = True
+        members = order[codes[order] == code]
+        judged[members[: math.ceil(share * len(members))]] = True
     return order[judged[order]]
 
 
@@ -147,41 +147,42 @@ def judge_neighbors(
     folds: Indices,
     groups: Indices | None,
     points: RealArray,
-    wanted: Indices,
+    to_judge: Indices,
     engine: Engine,
 ) -> tuple[Flags, Indices]:
-    """Tell whether the nearest neighbour has the same class, leaving out each fold in turn."""
-    # Wanted are those to judge, such as `draw_judged` returns. Returned are flags, (n_folds + 1,
-    # n_points, n_judged), and who was judged. Neighbours are of other groups, and outside the
-    # left-out fold and the own one; the last flags leave out no fold.
+    """Return whether nearest neighbours have the same class, without each fold in turn."""
+    # `to_judge` are rows, see `draw_judged`. Returned are flags, (n_folds + 1, n_points, n_judged),
+    # and the judged rows. Neighbours are in other groups, and neither in the left-out fold nor in
+    # that of the matrix; the last flags leave out no fold.
     n, n_folds = len(codes), int(folds.max()) + 1
-    order = np.concatenate([wanted, np.setdiff1d(np.arange(n), wanted)])
+    order = np.concatenate([to_judge, np.setdiff1d(np.arange(n), to_judge)])
     matrices = matrices[order].astype(np.float64, copy=False)
     cells = (codes * n_folds + folds)[order]
-    apart = np.arange(n) if groups is None else groups[order]
+    units = np.arange(n) if groups is None else groups[order]
     points = np.where((points <= 0).all(axis=1, keepdims=True), -points[:, ::-1], points)
-    # D^(a,b)(X || Y) = D^(b,a)(Y || X): a pair is evaluated once, at the swapped points too.
-    both, place = np.unique(np.vstack([points, points[:, ::-1]]), axis=0, return_inverse=True)
+    # D^(a,b)(X || Y) = D^(b,a)(Y || X): a pair is evaluated once, also at the swapped points.
+    swapped = points[:, ::-1]
+    evaluated, place = np.unique(np.vstack([points, swapped]), axis=0, return_inverse=True)
     forward, backward = place.reshape(2, -1)
-    # Of every fold only the nearest of the same and of any other class matter.
-    nearest = np.full((2, n_folds, len(wanted), len(points)), np.inf)
+    # Least divergences to the same and to any other class, in every fold.
+    nearest = np.full((2, n_folds, len(to_judge), len(points)), np.inf)
     n_judged = 0
     with stoppable(lambda: n_judged), ThreadPoolExecutor(engine.n_threads) as pool:
-        for start in track(range(0, len(wanted), _ROWS), "blocks"):
+        for start in track(range(0, len(to_judge), _ROWS), "blocks"):
             rows, rest = (
-                some[np.argsort(cells[some], kind="stable")]
-                for some in (np.arange(start, min(start + _ROWS, len(wanted))), np.arange(start, n))
+                start + np.argsort(cells[start:stop], kind="stable")
+                for stop in (min(start + _ROWS, len(to_judge)), n)
             )
-            pair = (Prepared.checked(matrices[some]) for some in (rows, rest))
-            t = engine.spectra(*pair)
+            t = engine.spectra(Prepared.checked(matrices[rows]), Prepared.checked(matrices[rest]))
             step = max(1, _PAIRS // len(rows))
             tiles = [np.arange(k, min(k + step, len(rest))) for k in range(0, len(rest), step)]
-            compare = partial(_compare, t, apart, cells, both, rows, rest)
+            compare = partial(_compare, t, units, cells, evaluated, rows, rest)
             for tile, (to_columns, to_rows) in zip(tiles, pool.map(compare, tiles), strict=True):
                 columns = rest[tile]
-                _note(nearest, cells, rows, columns, to_columns[..., forward])
-                also = columns < len(wanted)
-                _note(nearest, cells, columns[also], rows, to_rows[:, also][..., backward])
+                _update(nearest, cells, rows, columns, to_columns[..., forward])
+                is_judged = columns < len(to_judge)
+                to_judged = to_rows[:, is_judged][..., backward]
+                _update(nearest, cells, columns[is_judged], rows, to_judged)
                 tell("neighbours", int(tile[-1]) + 1, len(rest))
             n_judged = start + len(rows)
     judged = np.sort(order[:n_judged])
@@ -190,7 +191,7 @@ def judge_neighbors(
 
 
 def _flag(nearest: RealArray, folds: Indices) -> Flags:
-    """Compare the nearest outside the own fold and each other in turn, and last in all folds."""
+    """Return flags without the fold of a matrix and each fold in turn, and last with all folds."""
     n_folds, n_judged, n_points = nearest.shape[1:]
     correct = np.empty((n_folds + 1, n_points, n_judged), dtype=np.bool_)
     correct[-1] = _same_class(nearest)
@@ -201,54 +202,54 @@ def _flag(nearest: RealArray, folds: Indices) -> Flags:
 
 
 def _same_class(nearest: RealArray) -> Flags:
-    """Whether the nearest (2, n_folds, n_judged, n_points) is of the same class, not of another."""
+    """Whether the least divergence of `nearest`, in any fold, is that to the same class."""
     same, other = nearest.min(axis=1, initial=np.inf)
     return np.less(same * (1 + _ROUNDING) + _LEAST_ROUNDING, other).T
 
 
 def _compare(
     t: RealArray,
-    apart: Indices,
+    units: Indices,
     cells: Indices,
     points: RealArray,
     rows: Indices,
     rest: Indices,
     tile: Indices,
 ) -> tuple[RealArray, RealArray]:
-    """Least divergences between rows and some of the rest, over each run of a cell among them.
+    """Least divergences between rows and a tile of the rest, over each run of equal cells.
 
-    Those of rows come first, shape (n_runs, n_rows, n_points); likewise those of columns.
+    Return those of rows over runs of columns, (n_runs, n_rows, n_points), and of columns over rows.
     """
     columns = rest[tile]
-    alike = apart[rows] == apart[columns, None]
+    same_unit = units[rows] == units[columns, None]
     spectra = t[:, tile].swapaxes(0, 1).copy()
-    spectra[alike] = 1.0  # any number which is not small
-    table = evaluate_plane(spectra.reshape(alike.size, -1), points)
-    table = table.reshape(*alike.shape, len(points))
-    table[alike] = np.inf
-    return _least(table, cells[columns]), _least(table.swapaxes(0, 1), cells[rows])
+    spectra[same_unit] = 1.0  # any number which is not small
+    table = evaluate_plane(spectra.reshape(same_unit.size, -1), points)
+    table = table.reshape(*same_unit.shape, len(points))
+    table[same_unit] = np.inf
+    return _run_minima(table, cells[columns]), _run_minima(table.swapaxes(0, 1), cells[rows])
 
 
-def _least(table: RealArray, cells: Indices) -> RealArray:
-    """Least rows of each run of a cell: `numpy.minimum.reduceat`, in a fraction of its time."""
-    begins = _begins(cells)
-    least = table[begins]
-    for at, (begin, end) in enumerate(pairwise([*begins.tolist(), len(table)])):
-        for row in table[begin + 1 : end]:
-            np.minimum(least[at], row, out=least[at])
-    return least
+def _run_minima(table: RealArray, cells: Indices) -> RealArray:
+    """Minima of rows in each run of cells: `numpy.minimum.reduceat`, in a fraction of its time."""
+    starts = _run_starts(cells)
+    minima = table[starts]
+    for run, (start, stop) in enumerate(pairwise([*starts.tolist(), len(table)])):
+        for row in table[start + 1 : stop]:
+            np.minimum(minima[run], row, out=minima[run])
+    return minima
 
 
-def _begins(cells: Indices) -> Indices:
+def _run_starts(cells: Indices) -> Indices:
     return np.flatnonzero(np.diff(cells, prepend=-1))
 
 
-def _note(
-    nearest: RealArray, cells: Indices, rows: Indices, others: Indices, found: RealArray
+def _update(
+    nearest: RealArray, cells: Indices, rows: Indices, others: Indices, minima: RealArray
 ) -> None:
-    """Note the divergences (n_runs, n_rows, n_points) of rows to the runs of cells of others."""
+    """Update `nearest` by minima (n_runs, n_rows, n_points) of rows over runs of others."""
     n_folds = nearest.shape[1]
-    for cell, values in zip(cells[others[_begins(cells[others])]], found, strict=True):
+    for cell, values in zip(cells[others[_run_starts(cells[others])]], minima, strict=True):
         code, fold = divmod(int(cell), n_folds)
         at = (cells[rows] // n_folds != code).astype(np.intp), fold, rows
         nearest[at] = np.minimum(nearest[at], values)

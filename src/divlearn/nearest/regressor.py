@@ -88,16 +88,16 @@ class NearestRegressor(Nearest, HeldOutRegressor[Candidate]):
 
 
 def _log_neighbors(training: NumberedTraining, number: int) -> Indices:
-    """Neighbours of what a part holds out, in the log-Euclidean distance; the nearest first."""
+    """Neighbours of held-out matrices in the log-Euclidean distance, the nearest first."""
 
-    def find() -> Indices:
+    def search() -> Indices:
         (train, held), vectors = training.parts[number], to_host(training.log_vectors)
-        most = min(_COUNTS[-1], len(train))
-        index = NearestNeighbors(n_neighbors=most, algorithm="brute").fit(vectors[train])
-        found: Indices = index.kneighbors(vectors[held], return_distance=False)
-        return found
+        count = min(_COUNTS[-1], len(train))
+        index = NearestNeighbors(n_neighbors=count, algorithm="brute").fit(vectors[train])
+        neighbors: Indices = index.kneighbors(vectors[held], return_distance=False)
+        return neighbors
 
-    return training.once(("log neighbours", number), find)
+    return training.once(("log neighbours", number), search)
 
 
 def _find_nearest(table: RealArray, count: int) -> Indices:

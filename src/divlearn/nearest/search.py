@@ -24,81 +24,79 @@ from divlearn.nearest.plane import evaluate_plane
 from divlearn.threads import map_rows
 
 CANDIDATES: list[Divergence] = [*MEMBERS, LOG_EUCLIDEAN]
-_CERTAIN = 2.0  # standard errors of a gain over the first candidate that counts
+_MARGIN = 2.0  # standard errors by which a candidate must exceed the first
 _TABLE_ENTRIES = 1 << 22  # of spectra held at a time
 _CACHE_ENTRIES = 1 << 17  # of spectra that a thread evaluates at a time
 
 
 def choose_divergence(
-    training: Training, rough: Engine, everything: View | None
+    training: Training, rough: Engine, unfiltered: View | None
 ) -> tuple[Chosen[int], float, dict[str, RealArray | Labels]]:
     """Choose a candidate by held-out distances to class means.
 
-    Returned are the choice, by its number, the unit of its divergences, and a table of all. Without
-    a view of everything, matrices are filtered: the filter of a part is learned without what the
-    part holds out.
+    Return the choice, by its number, the unit of its divergences, and a table of all candidates.
+    `unfiltered` is the view of all data; None filters matrices, by a filter that is learned without
+    the held-out matrices of each part.
     """
-    data, folds, everyone = training.data, training.folds, range(len(CANDIDATES))
+    data, folds, candidates = training.data, training.folds, range(len(CANDIDATES))
 
     @cache
-    def filtered(number: int) -> View:
-        known = learn_filter(data, training.parts[number][0], training.engine)
-        return View(replace(data, matrices=project(data.matrices, known)))
+    def view(number: int) -> View:
+        if unfiltered is not None:
+            return unfiltered
+        filter_ = learn_filter(data, training.parts[number][0], training.engine)
+        return View(replace(data, matrices=project(data.matrices, filter_)))
 
     def tables(candidates: Sequence[int], number: int) -> list[RealArray]:
-        view = everything or filtered(number)
-        return _held_out_tables(view, training.parts[number], candidates, rough)
+        return _held_out_tables(view(number), training.parts[number], candidates, rough)
 
-    on_folds = [tables(everyone, number) for number in range(len(folds))]
-    # Typical divergences to the nearest class, in which temperatures are near one.
-    units = [typical(np.concatenate(some)) for some in zip(*on_folds, strict=True)]
+    on_folds = [tables(candidates, number) for number in range(len(folds))]
+    # Typical divergences to the nearest class; temperatures in these units are near one.
+    units = [typical(np.concatenate(parts)) for parts in zip(*on_folds, strict=True)]
 
     def decide(candidate: int, number: int) -> RealArray:
-        inner = number >= len(folds)  # where few candidates are needed
-        table = tables([candidate], number)[0] if inner else on_folds[number][candidate]
+        is_inner = number >= len(folds)  # few candidates are needed there
+        table = tables([candidate], number)[0] if is_inner else on_folds[number][candidate]
         return -table / units[candidate]
 
     def decide_exactly(candidate: int, number: int) -> RealArray:
-        """Decide by exact means, for what is chosen."""
+        """Decide by exact means, for chosen candidates."""
         if not is_approximate(CANDIDATES[candidate]):
             return decide(candidate, number)
-        view = everything or filtered(number)
-        return (
-            -_exact_table(view, training.parts[number], MEMBERS[candidate], rough)
-            / (units[candidate])
-        )
+        part, member = training.parts[number], MEMBERS[candidate]
+        return -_exact_table(view(number), part, member, rough) / units[candidate]
 
     judge = judge_brier(training)
-    held_out = HeldOut(decide, judge, folds, training.nest, nested=False, margin=_CERTAIN)
+    held_out = HeldOut(decide, judge, folds, training.nest, nested=False, margin=_MARGIN)
     exact = HeldOut(decide_exactly, judge, folds, training.nest, nested=False)
-    grid = Grid(everyone)
+    grid = Grid(candidates)
     chosen = choose(training, exact, grid, grid, SCORES, held_out)
     return chosen, units[chosen.best], _tabulate(training, held_out)
 
 
 def _tabulate(training: Training, held_out: HeldOut[int]) -> dict[str, RealArray | Labels]:
     """Tabulate held-out figures of all candidates."""
-    everyone, folds = range(len(CANDIDATES)), training.folds
-    right, rows = judge_accuracy(training, SCORES), [held for _, held in folds]
-    accuracies = [right(held_out.decisions([one] * len(folds)), rows).sum() for one in everyone]
+    candidates, folds = range(len(CANDIDATES)), training.folds
+    judge, rows = judge_accuracy(training, SCORES), [held for _, held in folds]
+    accuracies = [judge(held_out.decisions([c] * len(folds)), rows).sum() for c in candidates]
     return {
-        "divergence": np.array([one.name for one in CANDIDATES]),
+        "divergence": np.array([divergence.name for divergence in CANDIDATES]),
         "accuracy": np.array(accuracies),
-        "brier_score": np.array([-held_out.score(one) for one in everyone]),
+        "brier_score": np.array([-held_out.score(c) for c in candidates]),
     }
 
 
 def judge_brier(training: Training) -> Judge:
-    """Make a function to shares in the mean over folds of the negative Brier score."""
+    """Return a function to the shares of rows in the mean negative Brier score of folds."""
     # Brier scores are bounded, so that a few matrices far from all means do not decide.
     codes, weights = training.data.codes, training.data.weights
 
     def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
-        where, scores = np.concatenate(rows), np.concatenate(parts)
+        targets, scores = codes[np.concatenate(rows)], np.concatenate(parts)
         shares = shares_of(rows, weights)
-        temperature, _ = fit_temperature(scores, codes[where], shares)
+        temperature, _ = fit_temperature(scores, targets, shares)
         errors = softmax(scores / temperature, axis=1)
-        errors[np.arange(len(where)), codes[where]] -= 1
+        errors[np.arange(len(targets)), targets] -= 1
         return -shares * (errors**2).sum(axis=1)
 
     return judge
@@ -109,21 +107,21 @@ def _held_out_tables(
 ) -> list[RealArray]:
     """Divergences (n_held, n_classes) to the means of the training part, for each candidate."""
     data, (train, held) = view.data, fold
-    slopes = {one: find_slope(CANDIDATES[one]) for one in candidates}
-    means = _part_means(view, train, sorted({one for one in slopes.values() if one is not None}))
+    slopes = [find_slope(CANDIDATES[candidate]) for candidate in candidates]
+    means = _part_means(view, train, sorted({slope for slope in slopes if slope is not None}))
     tables = np.empty((len(candidates), len(held), len(data.classes)))
     step = max(1, _TABLE_ENTRIES // data.matrices[0, :1].size // len(data.classes))
     for start in range(0, len(held), step):
-        some = slice(start, start + step)
-        prepared = engine.prepare(Prepared.checked(data.matrices[held[some]]))
+        block = slice(start, start + step)
+        prepared = engine.prepare(Prepared.checked(data.matrices[held[block]]))
         for slope, centers in means.items():
-            places = [place for place, one in enumerate(candidates) if slopes[one] == slope]
-            members = [MEMBERS[candidates[place]] for place in places]
-            tables[places, some] = _tables(prepared, centers, members, engine)
-    for place, one in enumerate(candidates):
-        if slopes[one] is None:
+            same = [i for i in range(len(candidates)) if slopes[i] == slope]
+            members = [MEMBERS[candidates[i]] for i in same]
+            tables[same, block] = _tables(prepared, centers, members, engine)
+    for i, slope_or_none in enumerate(slopes):
+        if slope_or_none is None:  # log-Euclidean
             means_of_vectors = average(view.vectors, data, train)
-            tables[place] = cdist(view.vectors[held], means_of_vectors, "sqeuclidean")
+            tables[i] = cdist(view.vectors[held], means_of_vectors, "sqeuclidean")
     largest = float(tables.max())
     check_finite(largest, "a divergence", "to the mean of a class", or_infinite=True)
     return list(np.minimum(tables, 1e100))
@@ -153,17 +151,17 @@ def is_approximate(divergence: Divergence) -> bool:
 
 
 def find_slope(divergence: Divergence) -> float | None:
-    """Return beta - alpha, which tells the mean; None for what is not in the family."""
+    """Return beta - alpha, which determines the mean; None outside the family."""
     return divergence.beta - divergence.alpha if isinstance(divergence, ABDivergence) else None
 
 
 def _part_means(view: View, train: Indices, slopes: Sequence[float]) -> dict[float, RealArray]:
-    """Approximate class means of a part, for values of beta - alpha."""
+    """Approximate class means of a part, by the values `slopes` of beta - alpha."""
     means = {}
-    between = [one for one in slopes if abs(one) < 1]
-    if between:
-        found = geodesic(view.recenter(train), view.arithmetic(train), np.array(between)[:, None])
-        means = dict(zip(between, found, strict=True))
+    inner = [slope for slope in slopes if abs(slope) < 1]
+    if inner:
+        points = geodesic(view.recenter(train), view.arithmetic(train), np.array(inner)[:, None])
+        means = dict(zip(inner, points, strict=True))
     if 1.0 in slopes:
         means[1.0] = view.arithmetic(train)
     if -1.0 in slopes:
@@ -174,9 +172,9 @@ def _part_means(view: View, train: Indices, slopes: Sequence[float]) -> dict[flo
 def _tables(
     data: Prepared, means: RealArray, members: Sequence[ABDivergence], engine: Engine
 ) -> RealArray:
-    """Divergences (n_members, n_matrices, n_classes) to the means; one alone needs no spectra."""
-    points = np.array([(one.alpha, one.beta) for one in members])
-    scales = np.array([one.scale for one in members])[:, None, None]
+    """Divergences (n_members, n_matrices, n_classes) to means; a single member needs no spectra."""
+    points = np.array([(member.alpha, member.beta) for member in members])
+    scales = np.array([member.scale for member in members])[:, None, None]
     if len(points) == 1:
         return scales * engine.encode(data, Prepared.checked(means), *points[0])
     t = engine.spectra(data, Prepared.checked(means))

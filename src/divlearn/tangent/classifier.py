@@ -42,7 +42,7 @@ from divlearn.sharded.shards import MemoryShards
 
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """A machine with Gaussian kernels of its support vectors, or of landmarks."""
+    """A machine, with its support vectors or landmarks and the factor of the Gaussian kernel."""
 
     machine: SVC | PairMachine | LeastSquares
     gamma: float
@@ -58,7 +58,7 @@ class Machine:
 
 
 Model = Linear | Quadratic | Machine
-Learn = Callable[..., Model]  # of parameters
+Learn = Callable[..., Model]  # parameters to a model
 
 POINTS = ("mean", "identity")  # of tangency
 _PENALTIES = [1.0, 10.0, 100.0, 1000.0]  # of logistic regression, the strongest first
@@ -66,7 +66,7 @@ _ROUNDING = 1e-12
 
 
 class TangentClassifier(HeldOutClassifier[Candidate]):
-    r"""Classify SPD matrices by a standard method on their tangent vectors.
+    r"""Classify SPD matrices by a standard method for vectors, on their tangent vectors.
 
     The vectors are the upper triangles of :math:`\log(G^{-1/2} X G^{-1/2})`, with off-diagonal
     entries times :math:`\sqrt 2`, divided by one number, so that their total variance is one.
@@ -143,7 +143,7 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
 
     def _grid(self, training: Training) -> Grid[Candidate]:
         _, values = self._method(training)
-        return in_turn([tuple(one.items()) for one in ParameterGrid(values)])
+        return in_turn([tuple(choice.items()) for choice in ParameterGrid(values)])
 
     def _method(self, training: Training) -> tuple[Callable[..., Learn], dict[str, list[float]]]:
         if self.model == "rbf" and are_many(training):
@@ -173,38 +173,38 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
         return self.model_.decide(log_vectors(new, self.whitener_) / self.deviation_)
 
 
-# --- features, shared by all estimators of a training -------------------------------------------
+# --- features, shared by estimators with the same training data -----------------------------------
 
 
 def space(training: Folded, at: str, number: int) -> tuple[RealArray, RealArray, float]:
-    """Whitener of a part, the vectors of all matrices by it, and the deviation of the part's."""
-    X, rows = training.there, training.parts[number][0]
+    """Whitener of a part, the tangent vectors of all matrices, and the deviation of the part."""
+    X, rows = training.device_matrices, training.parts[number][0]
     whitener: RealArray = np.eye(X.shape[-1])
     if at == "identity":
         vectors = training.log_vectors
     else:
-        # The mean of everything knows no labels: what is chosen at it is not optimistic.
-        place = number if number < len(training.folds) else training.whole
-        whitener = training.once(("whitener", place), lambda: _find_whitener(training, place))
-        vectors = training.once(("tangent vectors", place), lambda: log_vectors(X, whitener))
+        # The mean of all data uses no labels: inner folds may share it without optimism.
+        part = number if number < len(training.folds) else training.whole
+        whitener = training.once(("whitener", part), lambda: _find_whitener(training, part))
+        vectors = training.once(("tangent vectors", part), lambda: log_vectors(X, whitener))
     deviation = training.once(("deviation", at, number), lambda: spread(vectors[rows]))
     return whitener, vectors, deviation
 
 
-def _find_whitener(training: Folded, place: int) -> RealArray:
+def _find_whitener(training: Folded, number: int) -> RealArray:
     start, tolerance = None, 1e-6
-    if place != training.whole:  # near the mean of everything, and not needed as exactly
-        near, *_ = space(training, "mean", training.whole)
-        start, tolerance = np.linalg.inv(near @ near), 1e-3
-    some = Prepared.checked(training.data.matrices[training.parts[place][0]])
-    found = mean_abld(some, 0.0, 0.0, init=start, tol=tolerance, engine=training.engine)
-    return invsqrtm(found.mean)
+    if number != training.whole:  # start at the mean of all data, and stop earlier
+        whitener, *_ = space(training, "mean", training.whole)
+        start, tolerance = np.linalg.inv(whitener @ whitener), 1e-3
+    data = Prepared.checked(training.data.matrices[training.parts[number][0]])
+    fit = mean_abld(data, 0.0, 0.0, init=start, tol=tolerance, engine=training.engine)
+    return invsqrtm(fit.mean)
 
 
 def spread(vectors: RealArray) -> float:
-    """Root of the total variance; 1 where the vectors are all the same."""
-    unit = float(np.sqrt(vectors.var(axis=0).sum()))
-    return 1.0 if unit <= _ROUNDING * float(np.abs(vectors).max()) else unit
+    """Square root of the total variance; 1 if all vectors are equal."""
+    deviation = float(np.sqrt(vectors.var(axis=0).sum()))
+    return 1.0 if deviation <= _ROUNDING * float(np.abs(vectors).max()) else deviation
 
 
 # --- methods --------------------------------------------------------------------------------------
@@ -212,8 +212,8 @@ def spread(vectors: RealArray) -> float:
 
 def _lda(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     shares = np.bincount(y, weights)
-    found = fit_lda(vectors, y, shares / shares.sum())
-    return lambda: found
+    model = fit_lda(vectors, y, shares / shares.sum())
+    return lambda: model
 
 
 def _rda(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
@@ -221,17 +221,17 @@ def _rda(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
 
 
 def _logistic(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
-    basis = span(vectors)  # where coefficients lie
-    inside = vectors if basis is None else vectors @ basis
-    path = (_path_on_device if on_device(vectors) else _path)(inside, y, weights)
-    lock, found = Lock(), {}
+    basis = span(vectors)  # contains the coefficients
+    coordinates = vectors if basis is None else vectors @ basis
+    path = (_path_on_device if on_device(vectors) else _path)(coordinates, y, weights)
+    lock, heads = Lock(), {}
 
     def learn(C: float) -> Model:
-        with lock:  # every C starts from the one before, whichever is asked for first
-            while C not in found:
+        with lock:  # every C starts from the solution of the previous one
+            while C not in heads:
                 penalty, head = next(path)
-                found[penalty] = head
-        coefficients, offsets = found[C]
+                heads[penalty] = head
+        coefficients, offsets = heads[C]
         return Linear(coefficients if basis is None else coefficients @ to_host(basis.T), offsets)
 
     return learn
@@ -243,7 +243,7 @@ def _path(vectors: RealArray, y: Indices, weights: RealArray) -> Iterator[tuple[
     for C in _PENALTIES:
         machine.set_params(C=C).fit(vectors, y, weights)
         coefficients, offsets = machine.coef_, machine.intercept_
-        if len(coefficients) == 1:  # of the second class of two
+        if len(coefficients) == 1:  # two classes: those of the second
             coefficients = np.concatenate([0 * coefficients, coefficients])
             offsets = np.append(0.0, offsets)
         yield C, (coefficients, offsets)
@@ -252,12 +252,13 @@ def _path(vectors: RealArray, y: Indices, weights: RealArray) -> Iterator[tuple[
 def _path_on_device(
     vectors: RealArray, y: Indices, weights: RealArray
 ) -> Iterator[tuple[float, Head]]:
-    """Do the same by Newton's method, which takes few passes over vectors on a device."""
-    targets, shares = (to_device_of(one, vectors) for one in (indicate(y), weights / weights.sum()))
-    # Heads see targets and features only.
+    """Do the same by Newton's method, which needs few passes over vectors on a device."""
+    targets = to_device_of(indicate(y), vectors)
+    shares = to_device_of(weights / weights.sum(), vectors)
+    # Heads use targets and features only, not the matrices of the block.
     shards = MemoryShards(Block(0, Prepared.checked(vectors), get_engine, None, weights))
     samples = Samples(shards, [(targets, shares)], [vectors], True)
-    # Of two classes only the difference has a penalty, which is twice as large as both.
+    # scikit-learn penalises only the difference of two classes: twice the penalty of both.
     factor = 1.0 if targets.shape[1] == 2 else 0.5
     head: Head | None = None
     for C in _PENALTIES:
@@ -284,25 +285,22 @@ def _rbf(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
 def _on_landmarks(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     landmarks = vectors[pick_landmarks(y)]
     inner = to_host(squared_distances(landmarks, landmarks))
-    squares = Landmarks(
-        lambda some: squared_distances(vectors[some], landmarks),
+    problem = Landmarks(
+        lambda rows: squared_distances(vectors[rows], landmarks),
         lambda gamma: decay(inner, gamma),
         indicate(y),
         weights,
     )
-    kept = to_host(landmarks)
-    return lambda C, gamma: Machine(LeastSquares(*squares.learn(C, gamma)), gamma, kept)
+    on_host = to_host(landmarks)
+    return lambda C, gamma: Machine(LeastSquares(*problem.learn(C, gamma)), gamma, on_host)
 
 
-# What is learned once for all parameters, and values of these to choose from.
+# By name, a function that does the work common to all parameters, and the grid of parameters.
 _METHODS: dict[str, tuple[Callable[..., Learn], dict[str, list[float]]]] = {
     "lda": (_lda, {}),
     "logistic": (_logistic, {"C": _PENALTIES}),
     "rda": (_rda, {"pool": [0.1, 0.5, 0.9], "shrink": [0.01, 0.03, 0.1, 0.3, 0.6]}),
     "rbf": (_rbf, {"C": [1.0, 10.0, 100.0], "gamma": [0.1, 0.3, 1.0, 3.0]}),
 }
-# Penalties of squares are smaller than those of margins, and cost little.
-_ON_LANDMARKS = (
-    _on_landmarks,
-    {"C": [0.1, 1.0, 10.0, 100.0], "gamma": [0.1, 0.3, 1.0, 3.0]},
-)
+# Least squares need a smaller C than margins; more values of it cost little.
+_ON_LANDMARKS = _on_landmarks, {"C": [0.1, 1.0, 10.0, 100.0], "gamma": [0.1, 0.3, 1.0, 3.0]}

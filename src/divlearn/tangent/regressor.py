@@ -75,15 +75,15 @@ class TangentRegressor(HeldOutRegressor[Candidate]):
         check_name(self.at, "at", POINTS)
 
     def _grid(self, training: NumberedTraining) -> Grid[Candidate]:
-        return Grid([(("penalty", one),) for one in _PENALTIES])
+        return Grid([(("penalty", penalty),) for penalty in _PENALTIES])
 
     def _learner(self, training: NumberedTraining, number: int) -> Callable[[Candidate], Linear]:
         rows, data = training.parts[number][0], training.data
         whitener, vectors, deviation = space(training, self.at, number)
         if number == training.whole:
             self.whitener_, self.deviation_ = whitener, deviation
-        known = to_host(vectors[rows]) / deviation, data.numbers[rows], data.weights[rows]
-        return ridge(*known)
+        features = to_host(vectors[rows]) / deviation
+        return ridge(features, data.numbers[rows], data.weights[rows])
 
     def _decide(self, model: Linear, training: NumberedTraining, number: int) -> RealArray:
         _, vectors, deviation = space(training, self.at, number)
@@ -96,14 +96,15 @@ class TangentRegressor(HeldOutRegressor[Candidate]):
 def ridge(
     vectors: RealArray, numbers: RealArray, weights: RealArray
 ) -> Callable[[Candidate], Linear]:
-    """Decompose weighted vectors, centred, once for all penalties."""
+    """Decompose weighted, centred vectors once for all penalties."""
     roots = np.sqrt(weights)
-    centre, offset = (np.average(one, axis=0, weights=weights) for one in (vectors, numbers))
+    centre = np.average(vectors, axis=0, weights=weights)
+    offset = np.average(numbers, axis=0, weights=weights)
     weighted = roots[:, None] * (vectors - centre)
     if len(vectors) < vectors.shape[1]:
         _, values, axes = svd(weighted, full_matrices=False)
         squares = values**2
-    else:  # quicker; what is lost of small squares is small beside the least penalty
+    else:  # faster; its errors in small squares are small relative to the least penalty
         squares, basis = eigh(weighted.T @ weighted, driver="evd")
         axes = basis.T
     projected = axes @ (weighted.T @ (roots * (numbers - offset)))
