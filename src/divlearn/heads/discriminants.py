@@ -65,10 +65,7 @@ class Quadratic:
 
 
 def fit_lda(vectors: RealArray, codes: Indices, priors: RealArray) -> Linear:
-    """Fit scikit-learn's LDA with ``shrinkage="auto"``, Ledoit and Wolf's for every class.
-
-    The covariance is Z^T Z plus a diagonal.
-    """
+    """Fit scikit-learn's LDA with ``shrinkage="auto"``, Ledoit and Wolf's for every class."""
     class_means, blocks_of_Z, diagonal = [], [], 0.0
     for code, prior in enumerate(priors):
         class_vectors = vectors[np.flatnonzero(codes == code)]
@@ -84,7 +81,7 @@ def fit_lda(vectors: RealArray, codes: Indices, priors: RealArray) -> Linear:
     variances = diagonal + (Z**2).sum(axis=0)
     _check_spread(variances)
     diagonal = diagonal + _RIDGE * variances.max()
-    if n < n_entries:  # by Woodbury's identity
+    if n < n_entries:  # by Woodbury's identity: the covariance is Z^T Z plus a diagonal
         W = Z / diagonal
         inner = solve_definite(to_device_of(np.eye(n), Z) + W @ Z.T, W @ means.T)
         coefficients = means / diagonal - inner.T @ W

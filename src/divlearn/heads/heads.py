@@ -274,9 +274,9 @@ class _Newton:
             slope = float(np.vdot(step, trial.gradient))
             # At the level of rounding errors, the gradient is more accurate than the value.
             flat = abs(trial.value - state.value) <= rounding
-            better = trial.value < state.value
-            if flat:
-                better = trial.gradient_norm < state.gradient_norm
+            better = (
+                trial.gradient_norm < state.gradient_norm if flat else trial.value < state.value
+            )
             if better and (best is None or trial.value < best.value):
                 best = trial
             if slope <= 0 or (best is not None and abs(slope) <= _FLAT * steepness):

@@ -43,8 +43,7 @@ class FeatureMap:
     ) -> FeatureMap:
         """Make a map whose offsets are a tenth of the mean divergences.
 
-        Atoms of lower rank, `n_filters` of them, need no offset for their last value, the power of
-        a determinant.
+        The last value of each of `n_filters` filters, a power of a determinant, has no offset.
         """
         if not plain:
             mean = shards.reduce(_mean, parts=[targets, V])
@@ -91,11 +90,7 @@ class FeatureMap:
         cotangent: RealArray,
         sums: tuple[RealArray, RealArray] | None = None,
     ) -> RealArray:
-        """Compute the gradient in V from the cotangent, the gradient in the features.
-
-        `sums` over all blocks, of the cotangent and of its products with the features, are needed
-        if V is one of several blocks.
-        """
+        """Compute the gradient in V from the cotangent; with several blocks, `sums` over all."""
         if self.offset is None or self.units is None:
             return cotangent
         sums = sums or (cotangent.sum(axis=0), (cotangent * features).sum(axis=0))

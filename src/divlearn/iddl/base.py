@@ -36,11 +36,7 @@ _ATOMS_PER_CLASS, _FEWEST_ATOMS, _MOST_ATOMS = 3, 48, 150
 _MATRICES_PER_ATOM = 3
 _DIRECTIONS = 64  # columns of all filters of a model; four per class if that is more
 _MATRICES_PER_DIRECTION = 7
-_LEARNED = {
-    "both": ("atoms", "divergences"),
-    "atoms": ("atoms",),
-    "divergences": ("divergences",),
-}
+_LEARNED = {"both": ("atoms", "divergences"), "atoms": ("atoms",), "divergences": ("divergences",)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -301,9 +301,7 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLPredictor)
         if not len(learned.choice.rows):
             return
         ends = np.cumsum([len(held) for _, held in folds])[:-1]
-        parts = [
-            np.split(choice.scores, ends)[fold] for fold, choice in enumerate(learned.fold_choices)
-        ]
+        parts = [np.split(c.scores, ends)[k] for k, c in enumerate(learned.fold_choices)]
         rows, scores = average_held_out(parts, folds, len(data.matrices))
         self.oof_prediction_ = data.spread(rows, self._restore(scores))
         parts = np.split(learned.choice.scores, ends)

@@ -73,50 +73,37 @@ def positions_outside_folds(held: Sequence[Indices]) -> list[Indices]:
     return [positions if len(positions) else np.arange(len(rows)) for positions in outside]
 
 
-def choose_for_folds(
-    chooser: Chooser, splits: Sequence[Split]
-) -> tuple[Candidate, list[Candidate]]:
+def choose_for_folds(choose: Chooser, splits: Sequence[Split]) -> tuple[Candidate, list[Candidate]]:
     """Choose by all held-out rows; and for each fold, by those of the other folds."""
     held = [split.held_rows for split in splits]
-    choice = chooser(np.arange(sum(map(len, held))))
-    return choice, list(map(chooser, positions_outside_folds(held)))
+    choice = choose(np.arange(sum(map(len, held))))
+    return choice, list(map(choose, positions_outside_folds(held)))
 
 
 def nested_row_losses(fold_choices: Sequence[Candidate], held: Sequence[Indices]) -> RealArray:
     """Held-out losses, not optimistic: those of a fold are by the choice made on the others."""
     ends = np.cumsum([len(rows) for rows in held])[:-1]
-    losses = [np.split(choice.row_losses, ends)[fold] for fold, choice in enumerate(fold_choices)]
-    return np.concatenate(losses)
+    return np.concatenate([np.split(c.row_losses, ends)[k] for k, c in enumerate(fold_choices)])
 
 
-def nested_loss(chooser: Chooser, splits: Sequence[Split]) -> float:
+def nested_loss(choose: Chooser, splits: Sequence[Split]) -> float:
     """Held-out loss of the choices for folds; see `nested_row_losses`."""
-    _, fold_choices = choose_for_folds(chooser, splits)
+    _, fold_choices = choose_for_folds(choose, splits)
     return float(nested_row_losses(fold_choices, [split.held_rows for split in splits]).sum())
-
-
-class Averaged(NamedTuple):
-    """Factors of candidates in an average, none if the first alone is kept, and the choices."""
-
-    factors: list[float]
-    choice: Candidate
-    fold_choices: list[Candidate]
 
 
 def average_scores(
     candidates: Sequence[Candidate], fold_candidates: Sequence[Sequence[Candidate]], task: Task
-) -> Averaged:
+) -> tuple[list[float], Candidate, list[Candidate]]:
     """Average scores of candidates, unless the first alone is clearly better.
 
     `fold_candidates` replace the candidates for each fold; they were chosen on the other folds.
+    Returns the factors of the candidates, empty if the first alone is kept, and the choices.
     """
     rows = candidates[0].rows
 
     def average(members: Sequence[Candidate], positions: Indices) -> tuple[list[float], Candidate]:
-        factors = [
-            task.scale(member.scores[positions], rows[positions]) / len(members)
-            for member in members
-        ]
+        factors = [task.scale(m.scores[positions], rows[positions]) / len(members) for m in members]
         scaled = [f * member.scores for f, member in zip(factors, members, strict=True)]
         scores = np.sum(scaled, axis=0)
         averaged = replace(members[0], scores=scores, row_losses=task.row_losses(scores, rows))
@@ -126,16 +113,13 @@ def average_scores(
     factors, choice = average(candidates, np.arange(len(rows)))
     outside = positions_outside_folds([held for _, held in task.folds])
     fold_choices = [average(*pair)[1] for pair in zip(fold_candidates, outside, strict=True)]
-    return Averaged(factors, choice, fold_choices)
+    return factors, choice, fold_choices
 
 
 def losses_of_pairs(
     splits: Sequence[Split], initial: Embedded, candidate: Candidate, row_losses: RowLosses
 ) -> dict[Point, RealArray]:
-    """Compute held-out losses of heads on one divergence each, with the candidate's penalty.
-
-    The divergences are those to the initial atoms, by their pair (alpha, beta).
-    """
+    """Held-out losses of heads on one divergence to the initial atoms, with the same penalty."""
     alpha, beta = initial.models[0].alpha[0], initial.models[0].beta[0]
     points = [(float(a), float(b)) for a, b in zip(alpha, beta, strict=True)]
     n_pairs = len(points)
@@ -144,12 +128,11 @@ def losses_of_pairs(
     designs, losses = _designs(splits, initial.features), {}
     # Divergences to an atom are correlated: the sum of their weights is near to that of one alone.
     warm = [(W.reshape(len(W), -1, n_pairs).sum(axis=2), bias) for W, bias in candidate.heads]
+    args = candidate.loss, [candidate.penalty], row_losses, warm
     for pair, point in enumerate(points):
         columns = slice(pair, None, n_pairs)
         pair_designs = [(train[:, columns], held[:, columns]) for train, held in designs]
-        (alone,) = _follow_penalties(
-            splits, pair_designs, candidate.loss, [candidate.penalty], row_losses, warm
-        )
+        (alone,) = _follow_penalties(splits, pair_designs, *args)
         losses[point] = alone.row_losses
     return losses
 
@@ -197,11 +180,9 @@ def _follow_penalties(
     rough = loss.with_tolerance(HEAD_TOLERANCE)
     candidates: list[Candidate] = []
     for penalty in track(sorted(penalties, reverse=True), "penalties"):
-        solves = [
-            partial(solve_head, rough, fold_samples, penalty, head)
-            for fold_samples, head in zip(samples, warm, strict=True)
-        ]
-        warm = heads = [head for head, _ in side_by_side(solves, splits[0].n_workers)]
+        fits = zip(samples, warm, strict=True)
+        calls = [partial(solve_head, rough, data, penalty, head) for data, head in fits]
+        warm = heads = [head for head, _ in side_by_side(calls, splits[0].n_workers)]
         held = [held for _, held in designs]
         scores = np.concatenate([to_host(s) for s in map(scores_of, heads, held)])
         candidates.append(Candidate(loss, penalty, rows, scores, row_losses(scores, rows), heads))
@@ -228,16 +209,15 @@ def train_candidates(
     for penalty in sorted(penalties, reverse=True):
         following, fold_scores = [], []
         for split in track(splits, "models"):
-            trained = stage(
-                "model", partial(train, split, replace(quick, penalty=penalty), variant)
-            )
+            call = partial(train, split, replace(quick, penalty=penalty), variant)
+            trained = stage("model", call)
             following.append(replace(split, atoms=trained.model.atoms))
             assert split.held_out is not None
             fold_scores.append(trained.model.scores(split.held_out))
         splits, scores = following, np.concatenate(fold_scores)
         candidates.append(Candidate(settings.loss, penalty, rows, scores, row_losses(scores, rows)))
-        progress = f"loss {candidates[-1].held_out_loss:.4g}"
-        tell("penalties", len(candidates), len(penalties), progress)
+        loss = candidates[-1].held_out_loss
+        tell("penalties", len(candidates), len(penalties), f"loss {loss:.4g}")
     return candidates
 
 
@@ -309,11 +289,8 @@ def summarize(
     counts = [("full rank", len(full)), *((f"rank {rank}", ranks[rank]) for rank in sorted(ranks))]
     lines = ["Models: " + ", ".join(f"{count} of {name}" for name, count in counts if count)]
     if full:
-        lines += [
-            "",
-            f"{'divergence':<16}{'alpha':<14}{'beta':<14}{'weight':<9}held-out loss alone",
-        ]
-        lines += _describe_pairs(full, losses)
+        header = f"{'divergence':<16}{'alpha':<14}{'beta':<14}{'weight':<9}held-out loss alone"
+        lines += ["", header, *_describe_pairs(full, losses)]
     totals = {name: float(group_losses.sum()) for name, group_losses in losses.items()}
     averaged = totals.pop("with discriminants", None)
     fixed = {name: total for name, total in totals.items() if name not in ("model", "chance")}

@@ -82,17 +82,9 @@ def learn_single(
     if candidates:
         choice, fold_choices = choose_for_folds(partial(best_candidate, candidates), splits)
         settings = replace(settings, loss=choice.loss, penalty=choice.penalty)
-    result = train(split, settings, variant)
-    return Learned(
-        choice,
-        fold_choices,
-        [result.model],
-        [],
-        result.n_iter,
-        result.message,
-        [result.message],
-        result.history,
-    )
+    run = train(split, settings, variant)
+    models, reasons = [run.model], [run.message]
+    return Learned(choice, fold_choices, models, [], run.n_iter, run.message, reasons, run.history)
 
 
 class Ensemble:
@@ -108,7 +100,7 @@ class Ensemble:
 
     def __init__(
         self,
-        everything: Split,
+        whole: Split,
         splits: Sequence[Split],
         initial: Embedded,
         start_candidates: list[list[Candidate]],
@@ -116,7 +108,7 @@ class Ensemble:
         solve_candidates: Callable[[Sequence[RealArray]], list[list[Candidate]]],
         row_losses: RowLosses,
     ) -> None:
-        self._everything, self._splits, self._row_losses = everything, splits, row_losses
+        self._whole, self._splits, self._row_losses = whole, splits, row_losses
         self._trained, self._n_iter = trained, max(result.n_iter for result in trained)
         self._initial = self._final = initial
         self._start_candidates = start_candidates
@@ -124,10 +116,10 @@ class Ensemble:
         if self._n_iter:
             with stoppable():
                 models = [result.model for result in trained]
-                self._final = Embedded(models, _embed(models, everything))
+                self._final = Embedded(models, _embed(models, whole))
+                groups = solve_candidates(self._final.features)
                 self._end_candidates = [
-                    [replace(candidate, learned=True) for candidate in candidates]
-                    for candidates in solve_candidates(self._final.features)
+                    [replace(c, learned=True) for c in group] for group in groups
                 ]
 
     def best(self) -> Learned:
@@ -154,10 +146,8 @@ class Ensemble:
             groups = starts, ends, list(map(average, starts, ends))
             return [best_candidate(group, positions) for group in groups]
 
-        losses = [
-            nested_loss(lambda rows, i=i: best_of_each(rows)[i], self._splits)  # type: ignore[misc]
-            for i in range(3)
-        ]
+        choosers = [lambda rows, i=i: best_of_each(rows)[i] for i in range(3)]
+        losses = [nested_loss(choose, self._splits) for choose in choosers]
         message = (
             f"held-out loss {losses[0]:.4g} at the start, {losses[1]:.4g} after {self._n_iter} "
             f"iterations, {losses[2]:.4g} with both averaged"
@@ -189,8 +179,8 @@ class Ensemble:
         return Learned(
             choice,
             fold_choices,
-            _refit(self._everything, embedded, choice),
-            _refit(self._everything, self._initial, start) if start else [],
+            _refit(self._whole, embedded, choice),
+            _refit(self._whole, self._initial, start) if start else [],
             self._n_iter if choice.learned else 0,
             message,
             [result.message for result in self._trained],
@@ -228,10 +218,8 @@ def train_folds(
     initial_models: Sequence[Model],
 ) -> list[Trained]:
     """Train one model per fold."""
-    calls = [
-        partial(train, split, settings, variant, initial)
-        for split, variant, initial in zip(splits, variants, initial_models, strict=True)
-    ]
+    folds = zip(splits, variants, initial_models, strict=True)
+    calls = [partial(train, split, settings, variant, initial) for split, variant, initial in folds]
     results: dict[int, Trained] = {}
 
     def run(fold: int, train_fold: Callable[[], Trained]) -> None:
@@ -246,30 +234,28 @@ def train_folds(
     return [results[fold] if fold in results else call() for fold, call in enumerate(calls)]
 
 
-def _refit(everything: Split, embedded: Embedded, candidate: Candidate) -> list[Model]:
+def _refit(whole: Split, embedded: Embedded, candidate: Candidate) -> list[Model]:
     """Refit heads on all data; after Ctrl-C the others keep those of their folds."""
-    refitted = [
-        replace(model, head=head)
-        for model, head in zip(embedded.models, candidate.heads, strict=True)
-    ]
+    pairs = zip(embedded.models, candidate.heads, strict=True)
+    refitted = [replace(model, head=head) for model, head in pairs]
     loss = candidate.loss.with_tolerance(HEAD_TOLERANCE)
 
     def refit(model: Model, features: RealArray) -> Model:
-        samples = Samples(everything.shards, everything.targets, [features], loss.bias)
+        samples = Samples(whole.shards, whole.targets, [features], loss.bias)
         return replace(model, head=solve_head(loss, samples, candidate.penalty, model.head)[0])
 
     calls = [partial(refit, *pair) for pair in zip(refitted, embedded.features, strict=True)]
     with stoppable():
-        for number, model in enumerate(side_by_side(calls, everything.n_workers)):
+        for number, model in enumerate(side_by_side(calls, whole.n_workers)):
             refitted[number] = model
     return refitted
 
 
-def _embed(models: Sequence[Model], everything: Split) -> list[RealArray]:
-    block = everything.shards.whole
+def _embed(models: Sequence[Model], whole: Split) -> list[RealArray]:
+    block = whole.shards.whole
     assert block is not None
     calls = [partial(model.embed, block) for model in models]
-    return list(side_by_side(calls, everything.n_workers))
+    return list(side_by_side(calls, whole.n_workers))
 
 
 def _concatenate(histories: Sequence[History]) -> History:
@@ -293,10 +279,8 @@ def join_ranks(ranks: Sequence[Learned], task: Task) -> Learned:
         task,
     )
     losses = ", ".join(f"{rank.choice.held_out_loss:.4g}" for rank in ranks)
-    message = (
-        f"{ranks[0].message}; held-out losses of ranks {losses}, averaged "
-        f"{choice.held_out_loss:.4g}"
-    )
+    comparison = f"held-out losses of ranks {losses}, averaged {choice.held_out_loss:.4g}"
+    message = f"{ranks[0].message}; {comparison}"
     if not factors:
         return replace(ranks[0], fold_choices=fold_choices, message=f"{message}, not kept")
     n_models = sum(len(rank.models) + len(rank.starts) for rank in ranks)

@@ -135,15 +135,10 @@ class Objective:
         return Samples(self.shards, self.targets, features, self.loss.bias)
 
     def gradient(self, trial: Trial) -> RealArray:
-        point = trial.point
+        point, memo = trial.point, trial.memo
         alpha, beta = self.variant.expand(point.parameters)
         whitened, *in_pairs = self.pull(
-            trial.memo,
-            point.atoms,
-            alpha,
-            beta,
-            parameters=self.learn_parameters,
-            traced=trial.memo.pull,
+            memo, point.atoms, alpha, beta, parameters=self.learn_parameters, traced=memo.pull
         )
         size, frames = point.frames.size, point.frames
         gradient = np.zeros(size + len(point.parameters), like=frames)
@@ -167,10 +162,7 @@ class Objective:
         columns: slice = slice(None),
         traced: Pull | None = None,
     ) -> Any:
-        """Compute gradients in some atoms, whitened, and in their alpha and beta.
-
-        `columns` are those of the atoms in the divergences.
-        """
+        """Compute gradients in some atoms (whitened), alpha and beta; `columns` are the atoms'."""
         self.eigenproblems += self.shards.n_matrices * len(atoms)
         head_args = memo.feature_map, self.loss, memo.head
         parts = [self.targets, memo.V]
@@ -246,10 +238,7 @@ def head_slopes(
     head: Head,
     mean: RealArray | None = None,
 ) -> tuple[RealArray, RealArray, float]:
-    """Gradients of the losses in weights and bias of a head, and a typical second derivative.
-
-    Features are centred if their mean is passed.
-    """
+    """Gradients in weights, of features centred by `mean`, and bias; typical second derivative."""
     Y, weights = targets
     features = feature_map.compute(V)
     expansion = loss.expand(scores_of(head, features), Y)

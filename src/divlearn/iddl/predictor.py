@@ -201,14 +201,11 @@ class IDDLPredictor(IDDLBase):
 
         initial = Embedded([], [])
         if self._recipe.penalty == "cv":
-            variant = self._variant(splits[0], point)
-            args = splits, settings, variant, _TRAINING_PENALTIES, task.row_losses
-            candidates = [train_candidates(*args)]
+            args = settings, self._variant(splits[0], point), _TRAINING_PENALTIES, task.row_losses
+            candidates = [train_candidates(splits, *args)]
         else:
-            starts = [
-                partial(start_model, split, settings, variant, task.sample)
-                for split, variant in zip(splits, variants, strict=True)
-            ]
+            folds = zip(splits, variants, strict=True)
+            starts = [partial(start_model, split, settings, v, task.sample) for split, v in folds]
             initial = Embedded(*zip(*side_by_side(starts, n_workers), strict=True))
             candidates = solve(initial.features)
             if self._is_solved(min(chain(*candidates), key=attrgetter("held_out_loss")), task):
@@ -216,12 +213,9 @@ class IDDLPredictor(IDDLBase):
         if single is not None:
             variant = self._variant(single, point)
             return learn_single(single, settings, variant, list(chain(*candidates)), splits)
-        everything = Split(task.shards, task.targets, splits[0].atoms)
+        whole = Split(task.shards, task.targets, splits[0].atoms)
         trained = train_folds(splits, settings, variants, initial.models)
-        ensemble = Ensemble(
-            everything, splits, initial, candidates, trained, solve, task.row_losses
-        )
-        return ensemble.best()
+        return Ensemble(whole, splits, initial, candidates, trained, solve, task.row_losses).best()
 
     def _search_plane(
         self, splits: Sequence[Split], settings: Settings, task: Task

@@ -171,8 +171,7 @@ class AtomBlock(Problem):
     """The objective as a function of one atom, with all else and the head fixed."""
 
     def __init__(self, objective: Objective, point: Dictionary, memo: Memo, atom: int) -> None:
-        self._objective = objective
-        self._memo = memo
+        self._objective, self._memo = objective, memo
         alpha, beta = objective.variant.expand(point.parameters)
         self._alpha, self._beta = alpha[atom : atom + 1], beta[atom : atom + 1]
         n_pairs = alpha.shape[1]
@@ -207,9 +206,7 @@ class ParameterBlock(Problem):
     """The objective as a function of the parameters, with atoms and head fixed."""
 
     def __init__(self, objective: Objective, point: Dictionary, memo: Memo) -> None:
-        self._objective = objective
-        self._head = memo.head
-        self._atoms = point.atoms
+        self._objective, self._head, self._atoms = objective, memo.head, point.atoms
 
     def trial(self, parameters: RealArray) -> Trial:
         V = self._objective.encode(self._atoms, parameters)

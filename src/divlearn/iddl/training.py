@@ -223,9 +223,8 @@ def sum_scores(
     n = len(block)
     if n > _CHUNK:
         chunks = [np.arange(start, min(start + _CHUNK, n)) for start in range(0, n, _CHUNK)]
-        return np.concatenate(
-            [sum_scores(block.only(rows), models, discriminants) for rows in chunks]
-        )
+        scores = [sum_scores(block.only(rows), models, discriminants) for rows in chunks]
+        return np.concatenate(scores)
     features = _embed_all(block, models)
     scores = [to_host(scores_of(m.head, phi)) for m, phi in zip(models, features, strict=True)]
     mean: RealArray = np.mean(scores, axis=0)
@@ -288,8 +287,6 @@ def _stack_models(
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained model, and how its solver ended."""
-
     model: Model
     n_iter: int
     message: str  # why the solver stopped

@@ -25,16 +25,7 @@ from divlearn.iddl.estimators import IDDLClassifier, IDDLRegressor
 from divlearn.iddl.training import Model
 from divlearn.sharded.blocks import Block
 
-_LEARNED = (
-    "models_",
-    "loss_",
-    "penalty_",
-    "n_iter_",
-    "message_",
-    "stop_reasons_",
-    "history_",
-    "n_features_in_",
-)
+_LEARNED = ("models_", "loss_", "penalty_", "n_iter_", "message_", "stop_reasons_", "history_")
 
 
 @takes_metric
@@ -106,7 +97,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         targets = _check_targets(y, len(matrices))
         learner = _make_learner(targets, self.get_params(deep=False) | {"regularize": "raise"})
         learner.fit(Prepared.checked(matrices), targets, groups=groups)
-        for name in _LEARNED:
+        for name in (*_LEARNED, "n_features_in_"):
             setattr(self, name, getattr(learner, name))
         self._n_features_out = len(self.atoms_) * self.alpha_.shape[1]
         return self
