@@ -132,9 +132,9 @@ class RDA:
         self._means = means @ axes
         # R^T R is the covariance of a class; R has at most as many rows as columns.
         coordinates = centred @ axes
-        roots = []
+        roots: list[RealArray] = []
         for rows, prior in zip(class_rows, priors, strict=True):
-            R = coordinates[rows] * np.sqrt(len(rows) / max(len(rows) - 1, 1) / prior)
+            R: RealArray = coordinates[rows] * np.sqrt(len(rows) / max(len(rows) - 1, 1) / prior)
             roots.append(np.linalg.qr(R, mode="r") if len(R) > R.shape[1] else R)
         self._starts = np.cumsum([0, *map(len, roots[:-1])])
         self._stacks, self._order = _stack(roots)

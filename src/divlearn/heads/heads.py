@@ -176,8 +176,8 @@ class _Newton:
             sums, gradient, *curvature = shards.reduce(_sums, *args, parts=self._parts)
         penalized = W @ self._penalty
         gradient = gradient + 2 * penalized
-        norm = np.linalg.norm(gradient)
-        loss, size, penalty, norm = _fetch(*sums, np.vdot(penalized, W), norm)
+        numbers = _fetch(*sums, np.vdot(penalized, W), np.linalg.norm(gradient))
+        loss, size, penalty, norm = numbers
         return _State(W, loss + penalty, gradient, norm, size, *curvature)
 
     def _multiply(self, state: _State, direction: RealArray) -> RealArray:

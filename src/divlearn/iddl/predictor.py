@@ -319,7 +319,7 @@ class IDDLPredictor(IDDLBase):
             chance = 1.0 if task.codes is None else float(np.log(task.n_classes))
             weights = task.weights[np.concatenate(held)]
             losses["chance"] = chance * weights / weights.sum()
-        self.held_out_losses_ = {name: task.sum_by_group(one) for name, one in losses.items()}
+        self.held_out_losses_ = {name: task.sum_by_group(values) for name, values in losses.items()}
 
     def _scores(self, X: ArrayLike) -> RealArray:
         check_is_fitted(self)
