@@ -132,10 +132,12 @@ class RDA:
         self._means = means @ axes
         # R^T R is the covariance of a class; R has at most as many rows as columns.
         coordinates = centred @ axes
-        roots: list[RealArray] = []
-        for rows, prior in zip(class_rows, priors, strict=True):
-            R: RealArray = coordinates[rows] * np.sqrt(len(rows) / max(len(rows) - 1, 1) / prior)
-            roots.append(np.linalg.qr(R, mode="r") if len(R) > R.shape[1] else R)
+        scales = [
+            np.sqrt(len(rows) / max(len(rows) - 1, 1) / prior)
+            for rows, prior in zip(class_rows, priors, strict=True)
+        ]
+        roots = [coordinates[rows] * scale for rows, scale in zip(class_rows, scales, strict=True)]
+        roots = [np.linalg.qr(R, mode="r") if len(R) > R.shape[1] else R for R in roots]
         self._starts = np.cumsum([0, *map(len, roots[:-1])])
         self._stacks, self._order = _stack(roots)
 
