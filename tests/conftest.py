@@ -129,9 +129,9 @@ def shorten_grids(patch: pytest.MonkeyPatch) -> None:
     """Leave few candidates and steps, for tests of what is around the search."""
     for name, few in {
         "iddl.predictor._PENALTIES": (1e-3, 1e-2),
-        "iddl.predictor._LEARNED_PENALTIES": (1e-2, 1e-1),
+        "iddl.predictor._TRAINING_PENALTIES": (1e-2, 1e-1),
         "iddl.judging._CHOOSING_ITERATIONS": 1,
-        "iddl.solvers._INNER": 2,
+        "iddl.solvers._INNER_STEPS": 2,
         "iddl.predictor._RANKS": (),
         **{name: [(0.0, 0.0), (0.5, 0.5)] for name in TABLES},
         **SHORT,

@@ -315,7 +315,7 @@ def test_fits_stay_on_the_gpu(loss, solver, tmp_path, monkeypatch):
     from divlearn.heads import samples
     from divlearn.iddl import IDDLClassifier
 
-    monkeypatch.setattr(samples, "_FEW", 0)  # as if there were more
+    monkeypatch.setattr(samples, "_HOST_SIZE", 0)  # as if there were more
 
     X, y = make_wishart_clusters(3, 300, 6, separation=3, random_state=0)
     classifier = IDDLClassifier(

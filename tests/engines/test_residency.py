@@ -38,7 +38,7 @@ def data():
 @pytest.fixture(autouse=True)
 def crossed(request, monkeypatch):
     """Start to count; what is too small for a device to be worth it would cross as well."""
-    monkeypatch.setattr(samples, "_FEW", getattr(request, "param", 0))
+    monkeypatch.setattr(samples, "_HOST_SIZE", getattr(request, "param", 0))
     DeviceArray.crossed.clear()
     return DeviceArray.crossed
 

@@ -146,7 +146,7 @@ def judged_by(monkeypatch):
     def judge(task, scores, rows):
         return np.full(len(rows), (losses.pop(0) if losses[1:] else losses[0]) / len(rows))
 
-    monkeypatch.setattr(Task, "judge", judge)
+    monkeypatch.setattr(Task, "row_losses", judge)
     return give
 
 
@@ -185,17 +185,17 @@ def test_different_reasons_to_stop_are_counted():
 def test_heads_of_a_fold_are_chosen_without_it():
     """Each of three heads is the best on two of three folds, and bad on the third."""
     rows = [np.arange(2) + 2 * k for k in range(3)]
-    parts = [SimpleNamespace(rows=some) for some in rows]
-    choices = []
+    splits = [SimpleNamespace(held_rows=held) for held in rows]
+    candidates = []
     for k in range(3):
-        shares = np.full(6, 0.1)
-        shares[rows[k]] = 1.0 + k / 10
-        choices.append(judging.Choice(None, k, np.arange(6), np.full((6, 1), float(k)), shares))
-    chooser = partial(judging.least, choices)
-    best, without = judging.choose_without_each(chooser, parts)
+        losses, scores = np.full(6, 0.1), np.full((6, 1), float(k))
+        losses[rows[k]] = 1.0 + k / 10
+        candidates.append(judging.Candidate(None, k, np.arange(6), scores, losses))
+    chooser = partial(judging.best_candidate, candidates)
+    best, fold_choices = judging.choose_for_folds(chooser, splits)
     assert best.penalty == 0
-    assert [one.penalty for one in without] == [0, 1, 2]
-    assert judging.loss_without_each(chooser, parts) == pytest.approx(6.6)
+    assert [choice.penalty for choice in fold_choices] == [0, 1, 2]
+    assert judging.nested_loss(chooser, splits) == pytest.approx(6.6)
 
 
 def test_paper_preset(data):
@@ -445,7 +445,7 @@ def test_a_loss_of_ones_own(data):
 
 
 def test_nothing_is_learned_where_nothing_is_wrong(monkeypatch):
-    monkeypatch.setattr("divlearn.iddl.predictor._MANY", 100)
+    monkeypatch.setattr("divlearn.iddl.predictor._SOLVED_SIZE", 100)
     X, y = make_wishart_clusters(2, 50, 3, separation=30, random_state=0)
     plain = IDDLClassifier(cv=2, random_state=0)
     model = clone(plain).fit(X, y)

@@ -15,7 +15,7 @@ from divlearn import IDDLClassifier, load, save
 from divlearn.datasets import make_wishart_clusters
 from divlearn.heads.discriminants import RDA
 from divlearn.heads.losses import SoftmaxLoss
-from divlearn.iddl.judging import Choice
+from divlearn.iddl.judging import Candidate
 from divlearn.iddl.learning import Learned, add_discriminants
 from divlearn.iddl.training import Model, sum_scores
 
@@ -58,9 +58,9 @@ def problem(scores, features, codes):
         weights=np.full(len(codes), 1 / len(codes)),
         folds=folds,
         scale=lambda some, where: 1.0,
-        judge=judge,
+        row_losses=judge,
     )
-    choice = Choice(SoftmaxLoss(), 0.1, order, scores[order], judge(scores[order], order))
+    choice = Candidate(SoftmaxLoss(), 0.1, order, scores[order], judge(scores[order], order))
     head = np.zeros((2, features.shape[1])), np.zeros(2)
     none = np.zeros((1, 1))
     models = [Known(np.zeros((1, 300, 300)), none, none, None, None, head, 300, features)] * 2
@@ -98,7 +98,7 @@ def test_each_fold_is_judged_without_itself(spread):
     """Scores of what a fold holds out belong to discriminants of the other fold."""
     features, codes = spread
     learned, task = problem(np.zeros((2000, 2)), features, codes)
-    found = add_discriminants(learned, task).without[0].scores
+    found = add_discriminants(learned, task).fold_choices[0].scores
     train, held = task.folds[0]
     expected = by_every_amount(features[train], codes[train], features[held])
     assert sum(np.allclose(2 * found[: len(held)], one) for one in expected) == 1

@@ -13,7 +13,7 @@ from divlearn.heads.losses import SoftmaxLoss
 from divlearn.heads.samples import FeatureMap
 from divlearn.iddl import Recipe
 from divlearn.iddl.atoms import Filters, initial_filters, make_variant
-from divlearn.iddl.judging import Choice
+from divlearn.iddl.judging import Candidate
 from divlearn.iddl.learning import Learned, join_ranks
 from divlearn.iddl.objective import Objective, Settings
 from divlearn.iddl.training import Model
@@ -102,11 +102,11 @@ def test_full_rank_alone_where_it_is_clearly_better(noise, kept):
     task = SimpleNamespace(
         folds=folds,
         scale=lambda scores, rows: 1.0,
-        judge=lambda scores, rows: np.logaddexp(0, (1 - 2 * codes[rows]) * scores[:, 0]) / 100,
+        row_losses=lambda scores, rows: np.logaddexp(0, (1 - 2 * codes[rows]) * scores[:, 0]) / 100,
     )
 
     def learned(scores, size):
-        choice = Choice(SoftmaxLoss(), 0.1, rows, scores, task.judge(scores, rows))
+        choice = Candidate(SoftmaxLoss(), 0.1, rows, scores, task.row_losses(scores, rows))
         none = np.zeros((2, 1))
         head = np.ones((1, 1)), np.ones(1)
         model = Model(np.zeros((2, 8, size)), none, none, None, None, head)

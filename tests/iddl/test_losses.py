@@ -292,7 +292,7 @@ def test_rough_heads_of_many_classes_are_nearly_the_best(gamma, tolerance, engin
 def test_sums_over_many_rows_do_not_depend_on_threads(name, monkeypatch):
     features, targets, weights, _ = problem(n=2100)
     whole = solve(LOSSES[name](), features, targets, weights, 1e-3)
-    monkeypatch.setattr("divlearn.heads.heads._MUCH", 0)
+    monkeypatch.setattr("divlearn.heads.heads._THREADED_WORK", 0)
     heads = []
     for threads in ("1", "2"):
         monkeypatch.setenv("OMP_NUM_THREADS", threads)

@@ -1,7 +1,7 @@
 r"""Gaussian discriminants of vectors with more entries than there are vectors.
 
-Nothing much larger than (n_vectors, n_entries) is made. Vectors may be on a device; of models, what
-is large stays there. Scores are logarithms of class probabilities up to a constant of every vector.
+No array is much larger than (n_vectors, n_entries). Vectors may be on a device; the large arrays of
+models stay there. Scores are logarithms of class probabilities up to a constant of every vector.
 """
 
 from collections.abc import Sequence
@@ -14,16 +14,16 @@ from scipy.linalg import solve_triangular
 from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
 from divlearn.geometry import solve_definite
 
-_RIDGE = 1e-10  # of the largest variance, for where Ledoit and Wolf shrink nothing
+_RIDGE = 1e-10  # relative to the largest variance, for when Ledoit and Wolf do not shrink
 
 
 class NoSpreadError(ValueError):
-    """There is no covariance: vectors of a class are all the same."""
+    """All covariances are zero: vectors of a class are all equal."""
 
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """Scores that are linear in vectors."""
+    """Scores that are linear functions of vectors."""
 
     coefficients: Annotated[RealArray, "n_classes n_entries"]
     offsets: Annotated[RealArray, "n_classes"]
@@ -39,9 +39,9 @@ class Quadratic:
     """Scores by a mean and a covariance of every class, in common axes."""
 
     axes: Annotated[RealArray, "n_entries n_axes"]
-    linear: Linear  # what is common to all covariances
+    linear: Linear  # scores by the pooled part of the covariances
     factors: Annotated[RealArray, "n_rows n_axes"]  # of all classes, one after the other
-    centres: Annotated[RealArray, "n_rows"]  # means by the factors of their classes
+    centres: Annotated[RealArray, "n_rows"]  # means times the factors of their classes
     starts: Annotated[Indices, "n_classes"]  # first rows of the classes
 
     def to_host(self) -> Self:
@@ -50,44 +50,44 @@ class Quadratic:
         return replace(self, axes=axes, factors=factors, centres=centres)
 
     def decide(self, vectors: RealArray) -> RealArray:
-        placed = vectors @ to_device_of(self.axes, vectors)
-        gaps = placed @ to_device_of(self.factors.T, vectors)
-        gaps -= to_device_of(self.centres, vectors)
-        gaps *= gaps
-        return self.linear.decide(placed) + 0.5 * self._add_up(gaps)
+        coordinates = vectors @ to_device_of(self.axes, vectors)
+        squares = coordinates @ to_device_of(self.factors.T, vectors)
+        squares -= to_device_of(self.centres, vectors)
+        squares *= squares
+        return self.linear.decide(coordinates) + 0.5 * self._sum_by_class(squares)
 
-    def _add_up(self, gaps: RealArray) -> RealArray:
+    def _sum_by_class(self, squares: RealArray) -> RealArray:
         """Sum over the rows of every class, to the shape (n_vectors, n_classes)."""
-        if not on_device(gaps):
-            return np.add.reduceat(gaps, self.starts, axis=1)
+        if not on_device(squares):
+            return np.add.reduceat(squares, self.starts, axis=1)
         lengths = np.diff(self.starts, append=len(self.centres))
-        return gaps @ to_device_of(np.repeat(np.eye(len(lengths)), lengths, axis=0), gaps)
+        return squares @ to_device_of(np.repeat(np.eye(len(lengths)), lengths, axis=0), squares)
 
 
 def fit_lda(vectors: RealArray, codes: Indices, priors: RealArray) -> Linear:
-    """Fit scikit-learn's LDA with ``shrinkage="auto"``: Ledoit and Wolf's for every class."""
-    means, rows, diagonal = [], [], 0.0
+    """Fit scikit-learn's LDA with ``shrinkage="auto"``, Ledoit and Wolf's for every class."""
+    class_means, blocks_of_Z, diagonal = [], [], 0.0
     for code, prior in enumerate(priors):
-        mine = vectors[np.flatnonzero(codes == code)]
-        means.append(mine.mean(axis=0))
-        centred = mine - means[-1]
+        class_vectors = vectors[np.flatnonzero(codes == code)]
+        class_means.append(class_vectors.mean(axis=0))
+        centred = class_vectors - class_means[-1]
         deviations = centred.std(axis=0)
-        share = _ledoit_wolf(centred / np.where(deviations > 0, deviations, 1.0))
-        rows.append(centred * np.sqrt(prior * (1 - share) / len(mine)))
-        # Standardised entries have a variance of one, or of zero: their mean is the target.
-        diagonal = diagonal + prior * share * (deviations > 0).mean() * deviations**2
-    centres, Z = np.stack(means), np.concatenate(rows)
+        shrinkage = _ledoit_wolf(centred / np.where(deviations > 0, deviations, 1.0))
+        blocks_of_Z.append(centred * np.sqrt(prior * (1 - shrinkage) / len(class_vectors)))
+        # The target is the mean variance of standardised entries, each of which is one or zero.
+        diagonal = diagonal + prior * shrinkage * (deviations > 0).mean() * deviations**2
+    means, Z = np.stack(class_means), np.concatenate(blocks_of_Z)
     n, n_entries = Z.shape
     variances = diagonal + (Z**2).sum(axis=0)
     _check_spread(variances)
     diagonal = diagonal + _RIDGE * variances.max()
     if n < n_entries:  # by Woodbury's identity: the covariance is Z^T Z plus a diagonal
         W = Z / diagonal
-        inner = solve_definite(to_device_of(np.eye(n), Z) + W @ Z.T, W @ centres.T)
-        coefficients = centres / diagonal - inner.T @ W
+        inner = solve_definite(to_device_of(np.eye(n), Z) + W @ Z.T, W @ means.T)
+        coefficients = means / diagonal - inner.T @ W
     else:
-        coefficients = solve_definite(np.diag(diagonal) + Z.T @ Z, centres.T).T
-    offsets = np.log(priors) - 0.5 * to_host((coefficients * centres).sum(axis=1))
+        coefficients = solve_definite(np.diag(diagonal) + Z.T @ Z, means.T).T
+    offsets = np.log(priors) - 0.5 * to_host((coefficients * means).sum(axis=1))
     return Linear(to_host(coefficients), offsets)
 
 
@@ -95,11 +95,11 @@ def _ledoit_wolf(standardised: RealArray) -> float:
     """Shrinkage of `sklearn.covariance.ledoit_wolf` for centred vectors, from their Gram matrix."""
     n, n_entries = standardised.shape
     gram = standardised @ standardised.T
-    lengths = np.diag(gram)
-    squares = float((gram**2).sum()) / n**2  # of the entries of the covariance
-    scale = float(lengths.sum()) / n / n_entries
-    distance = squares - n_entries * scale**2
-    noise = (float((lengths**2).sum()) / n - squares) / n
+    squared_norms = np.diag(gram)
+    covariance_norm = float((gram**2).sum()) / n**2  # squared Frobenius norm
+    variance = float(squared_norms.sum()) / n / n_entries
+    distance = covariance_norm - n_entries * variance**2
+    noise = (float((squared_norms**2).sum()) / n - covariance_norm) / n
     return float(min(noise, distance) / distance) if distance > 0 and noise > 0 else 0.0
 
 
@@ -107,58 +107,58 @@ class RDA:
     r"""Friedman's regularised discriminant analysis, with (1 - g) [(1 - l) S_k + l S] + g mu I.
 
     S_k is the covariance of a class, S the pooled one and mu the mean of those of its eigenvalues
-    that need not be zero. Vectors are reduced to the span of the training data; what lies outside
-    sees g mu I in every class.
+    that need not be zero. Vectors are projected to the span of the training data; outside it, the
+    covariance of every class is g mu I.
     """
 
     def __init__(self, vectors: RealArray, codes: Indices, weights: RealArray) -> None:
-        shares = weights / weights.sum()
-        priors = np.bincount(codes, shares)
-        self._logs = np.log(priors)
-        reduction = span(vectors)
-        inside = vectors if reduction is None else vectors @ reduction
-        groups = [np.flatnonzero(codes == k) for k in range(len(priors))]
-        inner = to_device_of(shares, inside)
-        means = np.stack([inner[rows] / inner[rows].sum() @ inside[rows] for rows in groups])
-        centred = inside - means[codes]
+        weights = weights / weights.sum()
+        priors = np.bincount(codes, weights)
+        self._log_priors = np.log(priors)
+        basis = span(vectors)
+        projected = vectors if basis is None else vectors @ basis
+        class_rows = [np.flatnonzero(codes == k) for k in range(len(priors))]
+        w = to_device_of(weights, projected)
+        means = np.stack([w[rows] / w[rows].sum() @ projected[rows] for rows in class_rows])
+        centred = projected - means[codes]
         _check_spread(centred)
-        centred *= np.sqrt(inner)[:, None]
+        centred *= np.sqrt(w)[:, None]
         freedom = len(codes) - len(priors)
         pooled = centred.T @ centred * (len(codes) / freedom)
         values, axes = np.linalg.eigh(pooled)
         self._values = np.maximum(values, 0.0)
-        self._level = float(self._values.sum()) / min(vectors.shape[1], freedom)
-        self._axes = axes if reduction is None else reduction @ axes
+        self._mean_value = float(self._values.sum()) / min(vectors.shape[1], freedom)
+        self._axes = axes if basis is None else basis @ axes
         self._means = means @ axes
-        # R^T R is the covariance of a class, and R has no more rows than needed.
-        placed = centred @ axes
+        # R^T R is the covariance of a class; R has at most as many rows as columns.
+        coordinates = centred @ axes
         scales = [
-            np.sqrt(len(rows) / max(len(rows) - 1, 1) / priors[k]) for k, rows in enumerate(groups)
+            np.sqrt(len(rows) / max(len(rows) - 1, 1) / prior)
+            for rows, prior in zip(class_rows, priors, strict=True)
         ]
-        roots = [placed[rows] * scale for rows, scale in zip(groups, scales, strict=True)]
-        wide = placed.shape[1]
-        roots = [np.linalg.qr(R, mode="r") if len(R) > wide else R for R in roots]
+        roots = [coordinates[rows] * scale for rows, scale in zip(class_rows, scales, strict=True)]
+        roots = [np.linalg.qr(R, mode="r") if len(R) > R.shape[1] else R for R in roots]
         self._starts = np.cumsum([0, *map(len, roots[:-1])])
         self._stacks, self._order = _stack(roots)
 
     def learn(self, pool: float, shrink: float) -> Quadratic:
-        """Fix l and g; what is common to classes is diagonal, and a class adds few dimensions."""
-        base = (1 - shrink) * pool * self._values + shrink * self._level
-        scale = 1 / np.sqrt(base)
-        logs, factors, centres = self._logs.copy(), [], []
+        """Make the model for l and g; covariances are a common diagonal plus one of low rank."""
+        diagonal = (1 - shrink) * pool * self._values + shrink * self._mean_value
+        scale = 1 / np.sqrt(diagonal)
+        logs, factors, centres = self._log_priors.copy(), [], []
         for classes, roots in self._stacks:
             U = np.sqrt((1 - shrink) * (1 - pool)) * roots * scale
             lower = np.linalg.cholesky(to_device_of(np.eye(U.shape[1]), U) + U @ U.mT)
-            found = _solve_lower(lower, U) * scale
-            factors.append(found.reshape(-1, found.shape[2]))
-            centres.append((found @ self._means[classes][:, :, None]).ravel())
+            stack = _solve_lower(lower, U) * scale
+            factors.append(stack.reshape(-1, stack.shape[2]))
+            centres.append((stack @ self._means[classes][:, :, None]).ravel())
             diagonals = np.diagonal(lower, axis1=1, axis2=2)
             logs[classes] -= to_host(np.log(diagonals).sum(axis=1))
-        coefficients = self._means / base
-        constants = logs - 0.5 * to_host((coefficients * self._means).sum(axis=1))
+        coefficients = self._means / diagonal
+        offsets = logs - 0.5 * to_host((coefficients * self._means).sum(axis=1))
         return Quadratic(
             self._axes,
-            Linear(to_host(coefficients), constants),
+            Linear(to_host(coefficients), offsets),
             np.concatenate(factors)[self._order],
             np.concatenate(centres)[self._order],
             self._starts,
@@ -166,10 +166,11 @@ class RDA:
 
 
 def _stack(roots: Sequence[RealArray]) -> tuple[list[tuple[Indices, RealArray]], Indices | slice]:
-    """Stacks of roots, with the numbers of their classes, and where rows of all roots are in them.
+    """Stack roots of several classes, for batched linear algebra.
 
-    A device takes roots of about the same size together, with rows of zeros below, which change
-    nothing. The host takes them one by one, as they are.
+    Returns each stack with the indices of its classes, and the positions of all roots' rows in the
+    concatenated stacks. On a device, roots of similar height share a stack and are padded with
+    rows of zeros. On the host, each root is a stack.
     """
     if not on_device(roots[0]):
         return [(np.array([k]), root[None]) for k, root in enumerate(roots)], slice(None)
@@ -179,8 +180,8 @@ def _stack(roots: Sequence[RealArray]) -> tuple[list[tuple[Indices, RealArray]],
     for height in np.unique(heights).tolist():
         classes = np.flatnonzero(heights == height)
         stack = np.zeros((len(classes), height, roots[0].shape[1]), like=roots[0])
-        for place, k in enumerate(classes.tolist()):
-            stack[place, : sizes[k]] = roots[k]
+        for i, k in enumerate(classes.tolist()):
+            stack[i, : sizes[k]] = roots[k]
         stacks.append((classes, stack))
         starts[classes] = n_rows + height * np.arange(len(classes))
         n_rows += height * len(classes)
@@ -191,7 +192,7 @@ def _stack(roots: Sequence[RealArray]) -> tuple[list[tuple[Indices, RealArray]],
 def _solve_lower(lower: RealArray, B: RealArray) -> RealArray:
     if on_device(lower):  # where SciPy does not work
         return np.linalg.solve(lower, B)
-    # Stacks of the host hold one.
+    # On the host, a stack has one matrix.
     return solve_triangular(lower[0], B[0], lower=True, check_finite=False)[None]
 
 

@@ -1,7 +1,7 @@
 """Losses of scores. To add one, see docs/extending.md.
 
-The linear head that minimises a loss is solved for inside the objective of IDDL, so the gradient in
-the features is the partial one (envelope theorem).
+The objective of IDDL is evaluated at the linear head that minimises the loss, so that its gradient
+in the features is the partial derivative, with the head fixed (envelope theorem).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 
 from divlearn.arrays import RealArray
 
-_ROUNDED = 0.02  # of the margin
-_EXACT, _ROUGH = 1e-9, 1e-4
+_ROUNDED = 0.02  # width of the parabola at the corner of a hinge, relative to the margin
+_EXACT, _ROUGH = 1e-9, 1e-4  # tolerances
 
 
 class Expansion(NamedTuple):
@@ -28,7 +28,7 @@ class Expansion(NamedTuple):
     slopes : ndarray, shape (n_samples, n_outputs)
         Gradients of the losses in the scores.
     curvature : object
-        What `Loss.hessian_product` needs to apply the second derivatives.
+        Argument of `Loss.hessian_product`, which applies the second derivatives.
     sizes : ndarray, shape (n_samples,)
         Typical size of each second derivative.
     """
@@ -43,7 +43,7 @@ class Loss(ABC):
     r"""A convex loss of scores with the penalty :math:`\gamma \|W\|_F^2`.
 
     The objective is :math:`\sum_i w_i \ell(W \phi_i + b, h_i) + \gamma \|W\|_F^2` with weights of
-    sum one; the bias b is not penalised. A loss is pickled where data is on workers.
+    sum one; the bias b is not penalised. Losses must be picklable for data on workers.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Loss(ABC):
     ----------
     name : str
     tolerance : float
-        Of the gradient in the head, relative to its size at a head of zeros.
+        Of the norm of the gradient in the head, relative to that at a head of zeros.
     quadratic : bool
         Whether the loss is half the squared error, whose head has a closed form.
     """
@@ -104,7 +104,7 @@ class Loss(ABC):
         return (self,)
 
     def with_tolerance(self, tolerance: float = _ROUGH) -> Self:
-        """Make the same loss with heads of few digits, enough to judge by held-out data."""
+        """Return the same loss with another tolerance; by default, enough for held-out losses."""
         rough = copy(self)
         rough.tolerance = tolerance
         return rough
@@ -132,26 +132,26 @@ class SoftmaxLoss(Loss):
     def expand(self, scores: RealArray, targets: RealArray) -> Expansion:
         top = scores.max(axis=1, keepdims=True)
         powers = np.exp(scores - top)
-        # The largest score is left out of the sum: the rest may be small against it.
+        # Largest scores are summed apart: the other terms may be small against theirs.
         largest = scores == top
         count = largest.sum(axis=1)
-        rest = np.where(largest, 0, powers).sum(axis=1) / count
-        sums = np.log1p(rest) + np.log(count) + top[:, 0]
+        others = np.where(largest, 0, powers).sum(axis=1) / count
+        log_sums = np.log1p(others) + np.log(count) + top[:, 0]
         p = powers / powers.sum(axis=1, keepdims=True)
-        losses = sums - (targets * scores).sum(axis=1)
+        losses = log_sums - (targets * scores).sum(axis=1)
         return Expansion(losses, p - targets, p, (p * (1 - p)).mean(axis=1))
 
     def hessian_product(self, curvature: Any, direction: RealArray) -> RealArray:
-        shares = curvature.astype(direction.dtype, copy=False)
-        weighted = shares * direction
-        return weighted - shares * weighted.sum(axis=1, keepdims=True)
+        p = curvature.astype(direction.dtype, copy=False)
+        weighted = p * direction
+        return weighted - p * weighted.sum(axis=1, keepdims=True)
 
 
 class HingeLoss(Loss):
     r"""Multiclass hinge, :math:`\ell = \sum_{l \ne y} h(s_l - s_y + \Delta)`.
 
     The corner of :math:`h(z) = \max(0, z)` is rounded by a parabola over a fiftieth of the margin,
-    :math:`0 < z < \Delta / 50`, so that the head is found to all digits and the gradient exists.
+    :math:`0 < z < \Delta / 50`, so that the gradient exists and Newton's method converges.
 
     Parameters
     ----------
@@ -171,28 +171,28 @@ class HingeLoss(Loss):
     def stages(self) -> Sequence[Loss]:
         if self.width >= self.margin:
             return (self,)
-        rounder = copy(self)
-        rounder.width = min(4 * self.width, self.margin)
-        return (*rounder.stages(), self)
+        smoother = copy(self)
+        smoother.width = min(4 * self.width, self.margin)
+        return (*smoother.stages(), self)
 
     def expand(self, scores: RealArray, targets: RealArray) -> Expansion:
-        true = (targets * scores).sum(axis=1, keepdims=True)
-        # How far each class comes too close to the true one; zero for the latter.
-        z = np.maximum(scores - true + self.margin, 0) * (1 - targets)
+        true_scores = (targets * scores).sum(axis=1, keepdims=True)
+        # Violation of the margin by each class; zero for the true one.
+        z = np.maximum(scores - true_scores + self.margin, 0) * (1 - targets)
         losses = np.where(z < self.width, z**2 / (2 * self.width), z - self.width / 2).sum(axis=1)
         second = np.where((z > 0) & (z < self.width), 1 / self.width, 0.0)
-        slopes = _spread(np.minimum(z / self.width, 1), targets)
+        slopes = _subtract_sums(np.minimum(z / self.width, 1), targets)
         return Expansion(losses, slopes, (second, targets), 2 * second.mean(axis=1))
 
     def hessian_product(self, curvature: Any, direction: RealArray) -> RealArray:
         second, targets = curvature
         true = (targets * direction).sum(axis=1, keepdims=True)
-        return _spread(second * (direction - true), targets)
+        return _subtract_sums(second * (direction - true), targets)
 
 
-def _spread(pushes: RealArray, targets: RealArray) -> RealArray:
-    """Let every push on a class pull at the true one."""
-    return pushes - targets * pushes.sum(axis=1, keepdims=True)
+def _subtract_sums(derivatives: RealArray, targets: RealArray) -> RealArray:
+    """Turn derivatives in the margins, score minus true score, into those in the scores."""
+    return derivatives - targets * derivatives.sum(axis=1, keepdims=True)
 
 
 LOSSES: dict[str, type[Loss]] = {loss.name: loss for loss in (RidgeLoss, HingeLoss, SoftmaxLoss)}

@@ -1,4 +1,4 @@
-"""Features and targets that heads are solved for, their units, and their sums over blocks."""
+"""Features and targets of heads, their standardisation, and their sums over blocks."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from divlearn.sharded.shards import Parts, Shards
 from divlearn.sharded.targets import Targets
 from divlearn.weights import Moments, column_moments, merge_moments
 
-_RANK = 1e-13  # share of the largest variance below which a direction holds nothing but rounding
-_LEAST_OFFSET = 1e-20  # what divergences of equal matrices are, up to rounding
-_LARGEST = 1e120  # divergence that may be squared and summed up
-_LEAST_DEVIATION = 1e-12  # relative to the mean square: columns below are constant
-_FEW = 1 << 17  # entries of a design for which launching on a device takes longer than the host
+_RANK = 1e-13  # variance relative to the largest, below which a component is rounding error
+_LEAST_OFFSET = 1e-20  # of the order of rounding errors in divergences of equal matrices
+_LARGEST = 1e120  # divergence whose squares can be summed without overflow
+_LEAST_DEVIATION = 1e-12  # relative to the root mean square: columns below are constant
+_HOST_SIZE = 1 << 17  # entries of a design, up to which the host is faster than a device
 # Weights and bias.
 Head = tuple[Annotated[RealArray, "n_outputs n_features"], Annotated[RealArray, "n_outputs"]]
 
 _Feature = Annotated[RealArray, "n_features"]
-Units = tuple[_Feature, _Feature] | None  # mean and scale of every feature, where these are
+Units = tuple[_Feature, _Feature] | None  # mean and scale of every feature
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureMap:
     r"""Features :math:`(\log(v + c) - \mu) / s` of divergences v; v itself without an offset c.
 
-    Standardised by the data at hand, a penalty means the same whatever the divergences.
+    Standardisation makes penalties comparable between divergences of different scales.
     """
 
     offset: RealArray | None
-    units: Units = None  # mu and s, None until data are standardised
+    units: Units = None  # mu and s, None before `standardize`
 
     @classmethod
     def start(
-        cls, shards: Shards, targets: Parts, V: Parts, *, plain: bool, sized: int = 0
+        cls, shards: Shards, targets: Parts, V: Parts, *, plain: bool, n_filters: int = 0
     ) -> FeatureMap:
-        """Make a map with offsets a tenth of the mean divergences of the data.
+        """Make a map whose offsets are a tenth of the mean divergences.
 
-        Of `sized` atoms the last value of each is a size, which has a logarithm as it is.
+        The last value of each of `n_filters` filters, a power of a determinant, has no offset.
         """
         if not plain:
             mean = shards.reduce(_mean, parts=[targets, V])
             offset = np.maximum(0.1 * mean, _LEAST_OFFSET)
-            if sized:
-                offset.reshape(sized, -1)[:, -1] = 0
+            if n_filters:
+                offset.reshape(n_filters, -1)[:, -1] = 0
             return cls(offset)
         largest = shards.reduce(_largest, parts=[V], merge=max)
         if largest > _LARGEST:
@@ -60,15 +60,15 @@ class FeatureMap:
         return cls(None)
 
     def standardize(self, shards: Shards, targets: Parts, V: Parts) -> FeatureMap:
-        """Return the map that standardises all samples; plain features stay as they are."""
+        """Return the map that standardises these samples; plain features stay as they are."""
         if self.offset is None:
             return self
         weight, mean, squares = shards.reduce(
             _moments, self.offset, parts=[targets, V], merge=merge_moments
         )
         variance = squares / weight
-        flat = variance <= _LEAST_DEVIATION**2 * (variance + mean**2)
-        scale = np.where(flat, 1, np.sqrt(np.where(flat, 1, variance)))
+        constant = variance <= _LEAST_DEVIATION**2 * (variance + mean**2)
+        scale = np.where(constant, 1, np.sqrt(np.where(constant, 1, variance)))
         return replace(self, units=(mean, scale))
 
     def on_host(self) -> FeatureMap:
@@ -79,8 +79,8 @@ class FeatureMap:
     def compute(self, V: RealArray) -> RealArray:
         if self.offset is None or self.units is None:
             return V
-        mean, scale = (to_device_of(one, V) for one in self.units)
-        return (_raw(V, self.offset) - mean) / scale
+        mean, scale = (to_device_of(unit, V) for unit in self.units)
+        return (_log(V, self.offset) - mean) / scale
 
     def pull(
         self,
@@ -90,13 +90,13 @@ class FeatureMap:
         cotangent: RealArray,
         sums: tuple[RealArray, RealArray] | None = None,
     ) -> RealArray:
-        """Gradient in V from that in the features; `sums` of the cotangent if V is a part."""
+        """Compute the gradient in V from the cotangent; with several blocks, `sums` over all."""
         if self.offset is None or self.units is None:
             return cotangent
         sums = sums or (cotangent.sum(axis=0), (cotangent * features).sum(axis=0))
-        constant, along = (to_device_of(one, V) for one in sums)
-        back = cotangent - weights[:, None] * (constant + along * features)
-        return back / to_device_of(self.units[1], V) / (V + to_device_of(self.offset, V))
+        in_mean, in_scale = (to_device_of(total, V) for total in sums)
+        in_logs = cotangent - weights[:, None] * (in_mean + in_scale * features)
+        return in_logs / to_device_of(self.units[1], V) / (V + to_device_of(self.offset, V))
 
 
 class Samples:
@@ -108,7 +108,7 @@ class Samples:
 
     def __init__(self, shards: Shards, targets: Parts, features: Parts, bias: bool) -> None:
         self.shards, self.targets, self.features, self.bias = shards, targets, features, bias
-        self._turned: tuple[tuple[int, bool], list[Parts]] | None = None
+        self._rotated: tuple[tuple[int, bool], list[Parts]] | None = None  # arguments and result
 
     @cached_property
     def centre(self) -> tuple[RealArray, RealArray]:
@@ -120,47 +120,47 @@ class Samples:
 
     @cached_property
     def products(self) -> tuple[RealArray, RealArray]:
-        """Products of features with features and with targets, around the centre."""
+        """Weighted products of centred features with themselves and with centred targets."""
         centre = self.centre if self.bias else None
         parts = [self.targets, self.features]
-        both: RealArray = self.shards.reduce(_products, centre, parts=parts)
-        check_finite(float(np.abs(both).max()), "a product of features", "that a head sees")
-        n_features = both.shape[-2]
-        return both[..., :n_features], both[..., n_features:]
+        products: RealArray = self.shards.reduce(_products, centre, parts=parts)
+        check_finite(float(np.abs(products).max()), "a product of features", "that a head sees")
+        n_features = products.shape[-2]
+        return products[..., :n_features], products[..., n_features:]
 
     @cached_property
     def components(self) -> tuple[RealArray, RealArray]:
-        """Mean squares along principal components of features and bias, and these.
+        """Mean squares along the principal components of features and bias, and these components.
 
-        Columns often depend on each other; directions without variance are left out.
+        Components without variance are left out: features are often linearly dependent.
         """
-        middle, gram = self.centre[0], self.products[0]
+        mean, gram = self.centre[0], self.products[0]
         if self.bias:
-            column = np.append(middle, 1.0)
+            column = np.append(mean, 1.0)
             gram = np.pad(gram, (0, 1)) + np.outer(column, column)
-        spread, basis = np.linalg.eigh(gram)
-        kept = spread > _RANK * spread[-1] if spread[-1] > 0 else spread == spread[-1]
-        return spread[kept], basis[:, kept]
+        squares, basis = np.linalg.eigh(gram)
+        varying = squares > _RANK * squares[-1] if squares[-1] > 0 else squares == squares[-1]
+        return squares[varying], basis[:, varying]
 
-    def turn(self, n_left_out: int, rough: bool) -> list[Parts]:
-        """Hold targets, and the design in its principal components, where iterations are faster.
+    def rotate(self, n_left_out: int, rough: bool) -> list[Parts]:
+        """Return targets and the design in its principal components, which is kept.
 
-        The first components, of the least variance, may be left out. Where few digits do, the
-        design is held in few digits, too.
+        The first components, of the least variance, are left out. A rough design has also a copy
+        in single precision.
         """
-        if self._turned is None or self._turned[0] != (n_left_out, rough):
+        if self._rotated is None or self._rotated[0] != (n_left_out, rough):
             basis, targets = self.components[1][:, n_left_out:], self.targets
-            turned = self.shards.hold(_turn, basis, self.bias, rough, parts=[self.features])
+            designs = self.shards.hold(_rotate, basis, self.bias, rough, parts=[self.features])
             if self.shards.whole is not None:
-                targets = self.shards.hold(_follow, parts=[targets, turned])
-            self._turned = (n_left_out, rough), [targets, turned]
-        return self._turned[1]
+                targets = self.shards.hold(_place_targets, parts=[targets, designs])
+            self._rotated = (n_left_out, rough), [targets, designs]
+        return self._rotated[1]
 
 
-# --- what blocks compute: they get (targets, weights), then features or the turned design ---------
+# --- functions of blocks: arguments are (targets, weights), then features or the rotated designs --
 
 
-def _raw(V: RealArray, offset: RealArray) -> RealArray:
+def _log(V: RealArray, offset: RealArray) -> RealArray:
     return np.log(V + to_device_of(offset, V))
 
 
@@ -173,36 +173,38 @@ def _largest(_: Block, V: RealArray) -> float:
 
 
 def _moments(_: Block, targets: Targets, V: RealArray, offset: RealArray) -> Moments:
-    return column_moments(_raw(V, offset), targets[1])
+    return column_moments(_log(V, offset), targets[1])
 
 
 def _means(_: Block, targets: Targets, features: RealArray) -> tuple[RealArray, RealArray]:
-    wanted, weights = targets
-    return to_host(weights @ features), to_host(weights @ wanted)
+    Y, weights = targets
+    return to_host(weights @ features), to_host(weights @ Y)
 
 
 def _products(
     _: Block, targets: Targets, features: RealArray, centre: tuple[RealArray, RealArray] | None
 ) -> RealArray:
-    wanted, weights = targets
+    Y, weights = targets
     if centre is not None:
-        middle, level = (to_device_of(one, features) for one in centre)
-        features, wanted = features - middle[..., None, :], wanted - level
+        mean, Y_mean = (to_device_of(array, features) for array in centre)
+        features, Y = features - mean[..., None, :], Y - Y_mean
     weighted = weights[:, None] * features
-    both = [features.mT @ weighted, weighted.mT @ wanted]
-    return to_host(np.concatenate(both, axis=-1))
+    products = [features.mT @ weighted, weighted.mT @ Y]
+    return to_host(np.concatenate(products, axis=-1))
 
 
-def _turn(
+def _rotate(
     _: Block, features: RealArray, basis: RealArray, bias: bool, rough: bool
 ) -> tuple[RealArray, RealArray]:
-    turned: RealArray = features @ to_device_of(basis[: features.shape[1]], features)
+    """Compute the design, and return it in double and, if rough, in single precision."""
+    design: RealArray = features @ to_device_of(basis[: features.shape[1]], features)
     if bias:
-        turned = turned + to_device_of(basis[-1], features)
-    if turned.size <= _FEW:
-        turned = to_host(turned)
-    return turned, turned.astype(np.float32) if rough else turned
+        design = design + to_device_of(basis[-1], features)
+    if design.size <= _HOST_SIZE:
+        design = to_host(design)
+    return design, design.astype(np.float32) if rough else design
 
 
-def _follow(_: Block, targets: Targets, turned: Any) -> Any:
-    return tuple(to_device_of(one, turned[0]) for one in targets)
+def _place_targets(_: Block, targets: Targets, designs: Any) -> Any:
+    """Move targets and weights to where the design is."""
+    return tuple(to_device_of(array, designs[0]) for array in targets)

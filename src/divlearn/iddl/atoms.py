@@ -1,4 +1,4 @@
-"""Atoms: their divergences, learned or fixed, how they move, and where they start."""
+"""Atoms: their divergences, learned or fixed, how they move, and their initial values."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ Divergences = DivergenceLike | Sequence[Point]  # of atoms: a name, one pair, or
 
 METHODS = ("class-kmeans", "kmeans", "samples", "identity")
 _TINY = float(np.finfo(float).tiny)
-_PAIRS: tuple[Point, ...] = ((1.0, 1.0), (0.0, 1.0), (1.0, 0.0))  # where "learn" starts
+_LEARN: tuple[Point, ...] = ((1.0, 1.0), (0.0, 1.0), (1.0, 0.0))  # initial pairs of "learn"
 _LINE: tuple[Point, ...] = ((0.5, 0.5), (0.0, 1.0), (1.0, 0.0))  # alpha + beta = 1
-_LEARNED = ("S", "V", "N")  # in the paper
-_FIXED = {"A": "airm", "B": "log-cosh"}  # its "Burg" is (1, 1), which is not Burg's divergence
+_LEARNED_NAMES = ("S", "V", "N")  # in the paper
+_ALIASES = {"A": "airm", "B": "log-cosh"}  # its "Burg" is (1, 1), not Burg's divergence
 
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """Which parameter each alpha and each beta of every atom is, shape (n_atoms, n_pairs)."""
+    """Initial parameters, and the index of each alpha and beta among them, (n_atoms, n_pairs)."""
 
     alpha_index: Indices
     beta_index: Indices
@@ -42,7 +42,7 @@ class Variant:
         return parameters[self.alpha_index], parameters[self.beta_index]
 
     def pull(self, alpha: RealArray, beta: RealArray) -> RealArray:
-        """Gradient in the parameters from those in alpha and beta."""
+        """Sum gradients in alpha and beta to the gradient in the parameters."""
         gradient = np.zeros(len(self.start))
         np.add.at(gradient, self.alpha_index, alpha)
         np.add.at(gradient, self.beta_index, beta)
@@ -50,12 +50,12 @@ class Variant:
 
 
 def starts_from_grid(divergence: Divergences) -> bool:
-    """Tell whether the pair that atoms start with is to be searched on a grid, as in the paper."""
-    return isinstance(divergence, str) and divergence in _LEARNED
+    """Whether a grid search finds the initial pair, as in the paper."""
+    return isinstance(divergence, str) and divergence in _LEARNED_NAMES
 
 
 def uses_line(divergence: Divergences) -> bool:
-    """Tell whether atoms have the three fixed divergences with alpha + beta = 1."""
+    """Whether atoms have the three fixed divergences with alpha + beta = 1."""
     return isinstance(divergence, str) and divergence == "line"
 
 
@@ -65,14 +65,14 @@ def make_variant(
     start: Point | RealArray | None = None,
     rank: int | None = None,
 ) -> Variant:
-    """Make the parameters of atoms; `start` is the first pair of the paper's variants."""
+    """Make the parameters of atoms; `start` is the initial pair of the paper's variants."""
     if start is not None:
         start = _check_pairs([start], "start")[0]
-    pairs, learned = _starts(divergence, _PAIRS[0] if start is None else start)
+    pairs, learned = _initial_pairs(divergence, _LEARN[0] if start is None else start)
     if rank == 1 and uses_line(divergence):
-        pairs = pairs[:0]  # the size of a number says all
+        pairs = pairs[:0]  # of 1 x 1 matrices, the determinant is enough
     m, name = len(pairs), divergence if isinstance(divergence, str) else ""
-    if name == "S" or not learned:  # what all atoms share
+    if name == "S" or not learned:  # all atoms share the parameters
         index = np.broadcast_to(np.arange(2 * m).reshape(m, 2), (n_atoms, m, 2))
         return Variant(index[..., 0], index[..., 1], pairs.ravel(), learned)
     if name == "V":
@@ -82,44 +82,44 @@ def make_variant(
     return Variant(index[..., 0], index[..., 1], np.tile(pairs.ravel(), n_atoms), True)
 
 
-def _starts(divergence: Divergences, start: Point | RealArray) -> tuple[RealArray, bool]:
+def _initial_pairs(divergence: Divergences, start: Point | RealArray) -> tuple[RealArray, bool]:
     """Return the pairs of atoms, shape (n_pairs, 2), and whether they are learned."""
     if starts_from_grid(divergence):
         return np.array([start], dtype=float), True
     if isinstance(divergence, str) and divergence in ("learn", "line"):
-        return np.array(_PAIRS if divergence == "learn" else _LINE), divergence == "learn"
+        return np.array(_LEARN if divergence == "learn" else _LINE), divergence == "learn"
     if isinstance(divergence, list | tuple | np.ndarray) and np.ndim(divergence) == 2:
         return _check_pairs(divergence), True
-    return _fixed(cast(DivergenceLike, divergence)), False
+    return _fixed_pair(cast(DivergenceLike, divergence)), False
 
 
-def _check_pairs(given: object, name: str = "divergence") -> RealArray:
+def _check_pairs(values: object, name: str = "divergence") -> RealArray:
     try:
-        pairs = np.asarray(given)
+        pairs = np.asarray(values)
     except ValueError:  # entries of several lengths
         pairs = np.zeros((0, 0))
     shaped = pairs.ndim == 2 and pairs.shape[1] == 2 and len(pairs) > 0
     if not shaped or pairs.dtype.kind not in "iuf" or not _are_parameters(pairs):
-        raise ValueError(f"{name}={given!r} must hold pairs (alpha, beta) of finite numbers >= 0")
+        raise ValueError(f"{name}={values!r} must hold pairs (alpha, beta) of finite numbers >= 0")
     return pairs.astype(float)
 
 
-def _fixed(divergence: DivergenceLike) -> RealArray:
+def _fixed_pair(divergence: DivergenceLike) -> RealArray:
     try:
-        name = _FIXED.get(divergence, divergence) if isinstance(divergence, str) else divergence
-        known = get_member(name)
+        name = _ALIASES.get(divergence, divergence) if isinstance(divergence, str) else divergence
+        member = get_member(name)
     except (TypeError, ValueError) as error:
-        names = ", ".join(one.name for one in MEMBERS if not one.symmetrized)
+        names = ", ".join(member.name for member in MEMBERS if not member.symmetrized)
         raise ValueError(
             f'divergence={divergence!r} must be "line", "learn", S, V, N, A, B, pairs '
             f"(alpha, beta), or a named divergence: {names}"
         ) from error
-    if known.symmetrized:
+    if member.symmetrized:
         raise ValueError(
             f"divergence={divergence!r} is a mean of two directions, must be a point of the plane; "
             'pass one of them, such as "burg"'
         )
-    pair = np.array([[known.alpha, known.beta]], dtype=float)
+    pair = np.array([[member.alpha, member.beta]], dtype=float)
     if not _are_parameters(pair):
         raise ValueError(f"divergence={divergence!r} must have finite parameters >= 0")
     return pair
@@ -138,7 +138,7 @@ def are_filters(atoms: RealArray) -> bool:
 class Dictionary:
     """Atoms :math:`B_k = A_k A_k^T` and their parameters."""
 
-    frames: RealArray  # A_k, (n_atoms, d, d); on a device where the atoms are moved there
+    frames: RealArray  # A_k, (n_atoms, d, d); may be on a device
     parameters: RealArray  # always on the host
 
     @cached_property
@@ -155,15 +155,15 @@ class Dictionary:
         """Return the frames after a step in their coordinates."""
         return move_frames(self.frames, step.reshape(self.frames.shape))
 
-    def gradient(self, pulled: RealArray) -> RealArray:
-        """Turn what engines return into a gradient in the coordinates."""
-        return in_frames(to_device_of(pulled, self.frames), self.atoms, self.frames)
+    def gradient(self, from_engine: RealArray) -> RealArray:
+        """Turn the gradient of an engine into that in the coordinates."""
+        return in_frames(to_device_of(from_engine, self.frames), self.atoms, self.frames)
 
-    def ways_to(self, anchors: RealArray) -> RealArray:
-        """Return the steps from the atoms to others."""
+    def steps_to(self, anchors: RealArray) -> RealArray:
+        """Return the steps that lead from the atoms to the anchors."""
         inverses = np.linalg.inv(self.frames)
-        seen = inverses @ to_device_of(anchors, self.frames) @ inverses.mT
-        values, vectors = np.linalg.eigh(0.5 * (seen + seen.mT))
+        in_own_frames = inverses @ to_device_of(anchors, self.frames) @ inverses.mT
+        values, vectors = np.linalg.eigh(0.5 * (in_own_frames + in_own_frames.mT))
         return (vectors * np.log(np.maximum(values, _TINY))[:, None, :]) @ vectors.mT
 
 
@@ -171,8 +171,8 @@ class Dictionary:
 class Filters(Dictionary):
     """Atoms of rank p, as filters V_k of shape (d, p); see `divlearn.engines.projected`.
 
-    Steps S lead to V_k + R S_k: with the square root R of an inverse mean matrix, coordinates do
-    not depend on the units of the data.
+    A step S leads to V_k + R S_k. R is the inverse square root of a mean matrix, which makes the
+    coordinates independent of the units of the data.
     """
 
     root: RealArray  # (d, d), symmetric
@@ -188,19 +188,19 @@ class Filters(Dictionary):
     def moved(self, step: RealArray) -> RealArray:
         return self.frames + to_device_of(self.root, step) @ step.reshape(self.frames.shape)
 
-    def gradient(self, pulled: RealArray) -> RealArray:
-        return to_device_of(self.root, self.frames) @ to_device_of(pulled, self.frames)
+    def gradient(self, from_engine: RealArray) -> RealArray:
+        return to_device_of(self.root, self.frames) @ to_device_of(from_engine, self.frames)
 
-    def ways_to(self, anchors: RealArray) -> RealArray:
+    def steps_to(self, anchors: RealArray) -> RealArray:
         inverse = np.linalg.inv(to_device_of(self.root, self.frames))
         return inverse @ (to_device_of(anchors, self.frames) - self.frames)
 
 
 def share_atoms(n_atoms: int, n_classes: int) -> Indices:
-    """Numbers of atoms per class that differ by one at most."""
-    shares = np.full(n_classes, n_atoms // n_classes)
-    shares[: n_atoms % n_classes] += 1
-    return shares
+    """Divide atoms among classes; the numbers differ by one at most."""
+    counts = np.full(n_classes, n_atoms // n_classes)
+    counts[: n_atoms % n_classes] += 1
+    return counts
 
 
 def initial_atoms(
@@ -213,23 +213,22 @@ def initial_atoms(
 ) -> RealArray:
     """Choose atoms: class means by k-means, random matrices of every class, or identities.
 
-    `codes` are the classes of X, None where there are none; `logarithms` returns `log_vectors(X)`,
-    which may be on a device.
+    `codes` are the class indices of X, or None; `logarithms` returns `log_vectors(X)`, which may be
+    on a device.
     """
     if method == "identity":
         return np.tile(np.eye(X.shape[-1]), (n_atoms, 1, 1))
     if codes is None or method == "kmeans":
         codes = np.zeros(len(X), dtype=np.intp)
-    groups = [np.flatnonzero(codes == code) for code in np.unique(codes)]
-    chosen = zip(groups, share_atoms(n_atoms, len(groups)), strict=True)
+    class_rows = [np.flatnonzero(codes == code) for code in np.unique(codes)]
+    counts = share_atoms(n_atoms, len(class_rows))
+    counted = [(rows, n) for rows, n in zip(class_rows, counts, strict=True) if n]
     if method == "samples":
-        drawn = [random_state.choice(group, n, replace=n > len(group)) for group, n in chosen if n]
+        drawn = [random_state.choice(rows, n, replace=n > len(rows)) for rows, n in counted]
         return X[np.concatenate(drawn)]
     vectors = log_vectors(X) if logarithms is None else logarithms()
     centres = [
-        find_centres(vectors[to_device_of(group, vectors)], n, random_state)
-        for group, n in chosen
-        if n
+        find_centres(vectors[to_device_of(rows, vectors)], n, random_state) for rows, n in counted
     ]
     return to_host(from_log_vectors(np.concatenate(centres)))
 
@@ -239,22 +238,22 @@ def initial_filters(
 ) -> RealArray:
     """Make filters that whiten centres of classes, shape (n_filters, d, rank).
 
-    The first of a centre let through where it differs most from the mean of X, as common spatial
-    patterns do; where these are used up, random directions follow.
+    The columns of a centre come in order of their difference from the mean of X, as in common
+    spatial patterns; when they are used up, random directions follow.
     """
     mean, d = X.mean(axis=0), X.shape[-1]
-    known = [_by_difference(one, mean) for one in centres]
+    whiteners = [_spatial_filters(centre, mean) for centre in centres]
     filters = []
     for number in range(n_filters):
         turn, centre = divmod(number, len(centres))
-        own = known[centre][:, turn * rank : (turn + 1) * rank]
-        if own.shape[1] < rank:
-            own = known[centre] @ np.linalg.qr(random.standard_normal((d, rank)))[0]
-        filters.append(own)
+        columns = whiteners[centre][:, turn * rank : (turn + 1) * rank]
+        if columns.shape[1] < rank:
+            columns = whiteners[centre] @ np.linalg.qr(random.standard_normal((d, rank)))[0]
+        filters.append(columns)
     return np.stack(filters)
 
 
-def _by_difference(centre: RealArray, mean: RealArray) -> RealArray:
+def _spatial_filters(centre: RealArray, mean: RealArray) -> RealArray:
     """Columns that whiten a centre, those first whose variance differs most from the mean's."""
     values, vectors = eigh(centre, mean)
     order = np.argsort(-np.abs(np.log(values)))

@@ -1,4 +1,4 @@
-"""What IDDL estimators share: parameters, their checks, the atoms they start from, and models."""
+"""The common base of IDDL estimators: parameters and their checks, initial atoms, and models."""
 
 from __future__ import annotations
 
@@ -31,16 +31,12 @@ from divlearn.sharded.opening import open_new
 from divlearn.spd import check_spd
 from divlearn.tolerances import LEARNING_ACCURACY
 
-# When the number of atoms is chosen for the user: three per class, and more if classes are few.
+# Numbers for n_atoms="auto": three atoms per class, and more if classes are few.
 _ATOMS_PER_CLASS, _FEWEST_ATOMS, _MOST_ATOMS = 3, 48, 150
 _MATRICES_PER_ATOM = 3
-_DIRECTIONS = 64  # of all filters of a model together; four per class where classes are many
+_DIRECTIONS = 64  # columns of all filters of a model; four per class if that is more
 _MATRICES_PER_DIRECTION = 7
-_MOVED = {
-    "both": ("atoms", "divergences"),
-    "atoms": ("atoms",),
-    "divergences": ("divergences",),
-}
+_LEARNED = {"both": ("atoms", "divergences"), "atoms": ("atoms",), "divergences": ("divergences",)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +80,7 @@ class Recipe:
     def check(self) -> None:
         """Raise unless all values are among those above."""
         check_name(self.solver, "solver", SOLVERS)
-        check_name(self.learn, "learn", _MOVED)
+        check_name(self.learn, "learn", _LEARNED)
         if isinstance(self.init, str) and self.init not in METHODS:
             names = ", ".join(METHODS)
             raise ValueError(f"init={self.init!r} must be one of {names}, or an array of atoms")
@@ -96,21 +92,20 @@ class Recipe:
     @property
     def moved(self) -> tuple[str, ...]:
         """What the solver optimises."""
-        return _MOVED[self.learn]
+        return _LEARNED[self.learn]
 
     def fixed_penalty(self, n_matrices: int) -> float | None:
-        """Return the penalty, or None where it is to be chosen."""
+        """Return the penalty, or None if held-out data choose it."""
         if isinstance(self.penalty, str):
             return None
         return float(self.penalty) / (n_matrices if self.penalty_per_matrix else 1)
 
 
-def default_atoms(n_matrices: int, n_groups: int) -> int:
-    """Count atoms of full rank, as many for each of the classes."""
-    wanted = max(_ATOMS_PER_CLASS, -(-_FEWEST_ATOMS // n_groups))
-    share = n_matrices // (_MATRICES_PER_ATOM * n_groups)
-    each = max(1, min(wanted, _MOST_ATOMS // n_groups, share))
-    return min(each * n_groups, n_matrices)
+def default_atoms(n_matrices: int, n_classes: int) -> int:
+    """Return the default number of atoms of full rank, the same for each class."""
+    target = max(_ATOMS_PER_CLASS, -(-_FEWEST_ATOMS // n_classes))
+    most = min(_MOST_ATOMS // n_classes, n_matrices // (_MATRICES_PER_ATOM * n_classes))
+    return min(max(1, min(target, most)) * n_classes, n_matrices)
 
 
 class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
@@ -145,35 +140,35 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         self.verbose, self.regularize = verbose, regularize
 
     def _searches_plane(self) -> bool:
-        return starts_from_grid(self.divergence) and self._how.start is None
+        return starts_from_grid(self.divergence) and self._recipe.start is None
 
     @property
-    def _how(self) -> Recipe:
+    def _recipe(self) -> Recipe:
         return Recipe() if self.recipe is None else self.recipe
 
     def _check_parameters(self, *, in_memory: bool = True) -> None:
         if not isinstance(self.recipe, Recipe | None):
             raise ValueError(f"recipe={self.recipe!r} must be a Recipe or None; pass Recipe(...)")
-        self._how.check()
+        self._recipe.check()
         named = isinstance(self.loss, str) and self.loss in ("auto", *LOSSES)
-        kind = self.loss if isinstance(self.loss, type) else type(self.loss)
-        if not named and not issubclass(kind, Loss):
+        loss_class = self.loss if isinstance(self.loss, type) else type(self.loss)
+        if not named and not issubclass(loss_class, Loss):
             raise ValueError(f"loss={self.loss!r} must be auto, {', '.join(LOSSES)} or a Loss")
         if self.max_iter != "auto":
             check_number(self.max_iter, "max_iter", word="auto")
         if self.rank not in ("auto", "full"):
             check_count(self.rank, "rank", fix=', or "auto" or "full"')
-            if self._how.solver != "joint":
+            if self._recipe.solver != "joint":
                 raise ValueError(
-                    f"rank={self.rank} needs solver='joint', not {self._how.solver!r}; set "
+                    f"rank={self.rank} needs solver='joint', not {self._recipe.solver!r}; set "
                     'rank="full", or the other solver'
                 )
-        if "atoms" not in self._how.moved and not make_variant(self.divergence, 1).learned:
+        if "atoms" not in self._recipe.moved and not make_variant(self.divergence, 1).learned:
             raise ValueError(
                 f"learn='divergences' needs pairs to learn, and divergence={self.divergence!r} has "
                 'none; set divergence="learn", or learn="atoms"'
             )
-        if self._how.penalty == "cv" and self.cv is not None:
+        if self._recipe.penalty == "cv" and self.cv is not None:
             raise ValueError(
                 f'cv={self.cv!r} must be None with penalty="cv", which chooses for a single model; '
                 'set cv=None, or penalty="auto"'
@@ -184,15 +179,15 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
                 "memory; set cv=None, or pass an array that fits in memory"
             )
 
-    def _count_atoms(self, n_matrices: int, n_groups: int, rank: int | None = None) -> int:
+    def _count_atoms(self, n_matrices: int, n_classes: int, rank: int | None = None) -> int:
         if rank is not None and (self.n_atoms == "auto" or self.rank == "auto"):
-            directions = max(_DIRECTIONS, 4 * n_groups)
-            each = min(directions, n_matrices // _MATRICES_PER_DIRECTION) // rank
-            return min(max(each, n_groups), n_matrices)
-        if self.n_atoms == "auto" and self._how.atoms_per_class is not None:
-            return self._how.atoms_per_class * n_groups
+            directions = max(_DIRECTIONS, 4 * n_classes)
+            n_filters = min(directions, n_matrices // _MATRICES_PER_DIRECTION) // rank
+            return min(max(n_filters, n_classes), n_matrices)
+        if self.n_atoms == "auto" and self._recipe.atoms_per_class is not None:
+            return self._recipe.atoms_per_class * n_classes
         if self.n_atoms == "auto":
-            return default_atoms(n_matrices, n_groups)
+            return default_atoms(n_matrices, n_classes)
         if isinstance(self.n_atoms, bool) or not isinstance(self.n_atoms, int | np.integer):
             raise ValueError(f'n_atoms={self.n_atoms!r} must be "auto" or an integer')
         if not 1 <= self.n_atoms <= n_matrices:
@@ -202,7 +197,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             )
         return int(self.n_atoms)
 
-    def _start(
+    def _initial_atoms(
         self,
         X: RealArray,
         codes: Indices | None,
@@ -210,7 +205,7 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         seed: int,
         logarithms: Callable[[], RealArray] | None = None,
     ) -> RealArray:
-        init = self._how.init
+        init = self._recipe.init
         if isinstance(init, str):
             random = np.random.RandomState(seed)
             return initial_atoms(X, codes, n_atoms, init, random, logarithms)
@@ -221,24 +216,25 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
             )
         return atoms
 
-    def _map(self, function: Callable[..., RealArray], X: ArrayLike, *known: object) -> RealArray:
+    def _map(self, function: Callable[..., RealArray], X: ArrayLike, *args: object) -> RealArray:
+        """Call a function of a block, and of other arguments, on the blocks of new matrices."""
         shards = open_new(self, X, accuracy=LEARNING_ACCURACY)
-        return np.concatenate(shards.map(function, *known))
+        return np.concatenate(shards.map(function, *args))
 
     @property
     def atoms_(self) -> RealArray:
         """Atoms of all models of full rank, shape (n_atoms, d, d)."""
-        return self._of_full_rank("atoms")
+        return self._concatenate("atoms")
 
     @property
     def alpha_(self) -> RealArray:
         """Alpha of every atom, shape (n_atoms, n_pairs)."""
-        return self._of_full_rank("alpha")
+        return self._concatenate("alpha")
 
     @property
     def beta_(self) -> RealArray:
         """Beta of every atom, shape (n_atoms, n_pairs)."""
-        return self._of_full_rank("beta")
+        return self._concatenate("beta")
 
     @property
     def filters_(self) -> list[RealArray]:
@@ -246,21 +242,22 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         return [model.atoms for model in self.models_ if are_filters(model.atoms)]
 
     def summary(self) -> str:
-        """Say which divergences the model ended with, and what they are worth.
+        """Describe the learned divergences, and compare them with fixed ones.
 
         Returns
         -------
         str
             A line for every pair (alpha, beta) of atoms of full rank: its share in the weights of
-            the heads, and the held-out loss of a head that sees this divergence alone, with the
-            initial atoms. Then the held-out loss of the model beside the best of these, with the
-            difference and its standard error, paired over groups, or matrices without groups. A
-            model that is not clearly better than chance is said to be so.
+            the heads, and the held-out loss of a head on this divergence alone, to the initial
+            atoms. Then the held-out loss of the model and that of the best single divergence, with
+            the difference and its standard error, paired over groups, or over matrices without
+            groups; and a note if the model is not clearly better than chance.
         """
         check_is_fitted(self)
         losses = getattr(self, "held_out_losses_", {})  # files of earlier versions have none
         return summarize(self.models_, self.starts_, losses)
 
-    def _of_full_rank(self, name: str) -> RealArray:
+    def _concatenate(self, name: str) -> RealArray:
+        """Concatenate an array of the models of full rank; of all models if there are none."""
         full = [model for model in self.models_ if not are_filters(model.atoms)]
         return np.concatenate([getattr(model, name) for model in full or self.models_])

@@ -48,8 +48,8 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
     :math:`\sum_i w_i \ell(W \phi(v_i) + b, y_i) + \gamma \|W\|_F^2` with :math:`\sum_i w_i = 1`.
     Atoms easily overfit. By default only a few steps optimise them, with penalties on the head and
     on the distance to their initial values. The penalty of the final head is chosen on held-out
-    data. Predictions average the models of several folds: those that were learned, the same models
-    with the initial atoms, or both. Both are averaged unless one kind has a held-out loss that is
+    data. Predictions average the models of several folds: the learned models, the same models with
+    the initial atoms, or both. Both are averaged unless one of the two has a held-out loss that is
     lower by more than one standard error. Regularised discriminant analysis of the same features
     is averaged with these linear models, unless they alone are clearly better on held-out data.
 
@@ -68,9 +68,9 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
         divergence ("A" is AIRM, "B" the paper's "Burg", (1, 1)).
     loss : {"auto", "softmax", "ridge", "hinge"} or Loss, default="auto"
         "auto" takes softmax or ridge, whichever has the lower held-out loss, and adds discriminant
-        analysis; other values give linear models only. Your own `Loss` may be
-        an instance or a class; see docs/extending.md. ``RidgeLoss(plain=True)`` of
-        `divlearn.iddl` has the divergences themselves as features.
+        analysis; other values give linear models only. A `Loss` of your own may be an instance or
+        a class; see docs/extending.md. ``RidgeLoss(plain=True)`` of `divlearn.iddl` has the
+        divergences themselves as features.
     rank : int, "full" or "auto", default="auto"
         Rank p of atoms. An atom of full rank is a whitening, :math:`D(X \| B) = D(V^T X V \| I)`
         with :math:`B = (V V^T)^{-1}`; one of rank p has V of shape (d, p). Beside the divergences,
@@ -81,12 +81,12 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
         How to learn: solver, initial atoms, penalty of the head; see `divlearn.iddl.Recipe`.
     cv : int, splitter, iterable of (train, test) indices or None, default=4
         Folds. One model is trained without each fold, and predictions average the models. None
-        trains one model on all matrices, and so does any number of folds where nothing can be held
-        out, as every class has one matrix or group.
+        trains one model on all matrices, and so does any number of folds if nothing can be held
+        out, because every class has only one matrix or group.
     max_iter : int or "auto", default="auto"
-        Iterations of the solver. "auto" takes 10, and on a CPU 3 to 9 for atoms of full rank where
-        many large matrices and atoms would take more than some minutes of a core. It takes none if
-        models with the initial atoms make no error on 1,000 held-out matrices or more.
+        Iterations of the solver. "auto" takes 10, and on a CPU 3 to 9 for atoms of full rank if
+        the size of the data would need more than some minutes of a core. It takes none if models
+        with the initial atoms make no error on 1,000 held-out matrices or more.
     class_weight : dict, "balanced" or None, multiplies sample weights; only ratios matter.
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
@@ -97,18 +97,18 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
     ----------
     classes_ : ndarray
     atoms_, alpha_, beta_ : ndarray, concatenated over the models.
-    models_ : list, what is averaged: learned models, or those with the initial atoms.
+    models_ : list of the averaged models: learned models, or those with the initial atoms.
     starts_ : list, models with the initial atoms
         Averaged with learned ones, or empty.
     discriminants_ : list, Gaussians of the classes for features of the models, or empty.
     loss_, penalty_ : the loss and the penalty that were chosen.
     temperature_ : float, divides the scores, so that probabilities are calibrated.
     oof_proba_ : ndarray, shape (n_matrices, n_classes)
-        Probabilities of the training matrices by models that have not seen them; with cv=None, by
-        the model with its initial atoms. All choices for a fold are made on the other folds. NaN
-        for matrices that no fold holds out.
+        Probabilities of the training matrices by models that were trained without them; with
+        cv=None, by the model with its initial atoms. All choices for a fold are made on the other
+        folds. NaN for matrices that no fold holds out.
     n_iter_ : int, number of iterations; 0 if the initial atoms are kept.
-    message_ : str, what was learned and kept, in a sentence.
+    message_ : str, held-out losses and the choice among models, in a sentence.
     stop_reasons_ : list of str, why the solver stopped, for every model that was trained.
     history_ : dict of arrays, one row per iteration, or per block of `solver="bcd"`
         Several models add "model", the number of the model of every row, and "held_out_loss",
@@ -159,7 +159,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
         ridge has no bias. Both use block-coordinate descent: Riemannian conjugate gradients for
         each atom in turn, spectral projected gradients for alpha and beta, the closed form for the
         head. The paper starts from log-Euclidean k-means and a grid search of (alpha, beta), and
-        chooses gamma by cross-validation, here with models fitted by the joint solver.
+        chooses gamma by cross-validation, which here fits its models by the joint solver.
 
         The code of 2017 starts from random matrices of every class and (1, 1), has gamma = 10 and
         three iterations. It counts the penalty once beside the sum of the losses,
@@ -202,11 +202,11 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
         return label(block.matrices, block.y, block.weights, self.class_weight, groups)
 
     def _sharded_task(self, shards: Shards, seeds: tuple[int, int]) -> Task:
-        known = label_shards(shards, self.class_weight, self.engine, seeds[1])
-        return sample_task(shards, *known, known[-1].folds(self._cv(), seeds[0]))
+        targets, sample, data = label_shards(shards, self.class_weight, self.engine, seeds[1])
+        return sample_task(shards, targets, sample, data, data.folds(self._cv(), seeds[0]))
 
-    def _keep_held_out(self, learned: Learned, task: Task) -> None:
-        """Fit the temperature, and make probabilities of held-out scores."""
+    def _set_held_out(self, learned: Learned, task: Task) -> None:
+        """Fit the temperature, and turn held-out scores into probabilities."""
         data, rows = cast(Labelled, task.data), learned.choice.rows
         self.classes_, self.temperature_ = data.classes, 1.0
         self.oof_proba_ = np.full((len(data.y), len(self.classes_)), np.nan)
@@ -216,11 +216,12 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
         codes, weights = data.codes[rows], data.weights[rows]
         _, self.temperature_ = calibrate(learned.choice.scores[..., None], codes, weights)
         parts, start = [], 0
-        for (_, held), choice in zip(task.folds, learned.without, strict=True):
-            own, others = slice(start, start + len(held)), ~np.isin(rows, held)
+        for (_, held), choice in zip(task.folds, learned.fold_choices, strict=True):
+            inside, outside = slice(start, start + len(held)), ~np.isin(rows, held)
             scores = choice.scores[..., None]
-            parts.append(calibrate_by(scores[own], scores[others], codes[others], weights[others]))
-            start = own.stop
+            others = scores[outside], codes[outside], weights[outside]
+            parts.append(calibrate_by(scores[inside], *others))
+            start = inside.stop
         rows, probabilities = average_held_out(parts, task.folds, len(data.codes))
         ends = np.cumsum([len(held) for _, held in task.folds])[:-1]
         final = np.exp(log_softmax(learned.choice.scores / self.temperature_))
@@ -228,7 +229,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
         self.oof_proba_ = data.spread(rows, probabilities)
         self._optimistic_proba = data.spread(rows, optimistic)
         if task.shards.whole is None:
-            self.oof_proba_ = self.oof_proba_[:0]  # of a sample: nobody's
+            self.oof_proba_ = self.oof_proba_[:0]  # of a sample, not of X
 
     def decision_function(self, X: ArrayLike) -> RealArray:
         """Compute calibrated scores, whose softmax is `predict_proba`.
@@ -264,8 +265,8 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLPredictor)
     n_features_in_
         As in `IDDLClassifier`.
     oof_prediction_ : ndarray, shape of y
-        Predictions of the training matrices by models that have not seen them, with all choices
-        for a fold made on the other folds; see ``oof_proba_`` of `IDDLClassifier`.
+        Predictions of the training matrices by models that were trained without them, with all
+        choices for a fold made on the other folds; see ``oof_proba_`` of `IDDLClassifier`.
 
     Examples
     --------
@@ -289,10 +290,10 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLPredictor)
         return number(block.matrices, numbers, block.weights, groups)
 
     def _sharded_task(self, shards: Shards, seeds: tuple[int, int]) -> Task:
-        known = number_shards(shards, self.engine, seeds[1])
-        return sample_task(shards, *known, known[-1].folds(self._cv(), seeds[0]))
+        targets, sample, data = number_shards(shards, self.engine, seeds[1])
+        return sample_task(shards, targets, sample, data, data.folds(self._cv(), seeds[0]))
 
-    def _keep_held_out(self, learned: Learned, task: Task) -> None:
+    def _set_held_out(self, learned: Learned, task: Task) -> None:
         data, folds = cast(Numbered, task.data), task.folds
         self.single_ = data.y.ndim == 1
         self.mean_, self.scale_ = np.atleast_1d(data.mean), np.atleast_1d(data.scale)
@@ -300,14 +301,14 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLPredictor)
         if not len(learned.choice.rows):
             return
         ends = np.cumsum([len(held) for _, held in folds])[:-1]
-        own = [np.split(one.scores, ends)[number] for number, one in enumerate(learned.without)]
-        rows, said = average_held_out(own, folds, len(data.matrices))
-        self.oof_prediction_ = data.spread(rows, self._restore(said))
+        parts = [np.split(c.scores, ends)[k] for k, c in enumerate(learned.fold_choices)]
+        rows, scores = average_held_out(parts, folds, len(data.matrices))
+        self.oof_prediction_ = data.spread(rows, self._restore(scores))
         parts = np.split(learned.choice.scores, ends)
         _, final = average_held_out(parts, folds, len(data.matrices))
         self._optimistic_prediction = data.spread(rows, self._restore(final))
         if task.shards.whole is None:
-            self.oof_prediction_ = self.oof_prediction_[:0]  # of a sample: nobody's
+            self.oof_prediction_ = self.oof_prediction_[:0]  # of a sample, not of X
 
     def _restore(self, scores: RealArray) -> RealArray:
         numbers: RealArray = scores * self.scale_ + self.mean_

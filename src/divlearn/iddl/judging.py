@@ -1,11 +1,13 @@
-"""Judgement by held-out losses: heads to choose from, and what divergences are worth, in words."""
+"""Candidate heads with their held-out losses, the choice among them, and a summary in words."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,240 +21,243 @@ from divlearn.heads.losses import Loss
 from divlearn.heads.samples import FeatureMap, Head, Samples
 from divlearn.iddl.atoms import Point, Variant, are_filters
 from divlearn.iddl.objective import Settings, encode_rows
-from divlearn.iddl.training import Judge, Model, Part, Task, train
+from divlearn.iddl.training import Model, RowLosses, Split, Task, train
 from divlearn.sharded.blocks import Block
 from divlearn.threads import side_by_side
 
-# Weaker penalties are tried until two in a row, or one by this factor, do worse than the best.
-_WORSE = 1.03
-_CLEARLY = 2.0  # standard errors of a difference that counts in a summary
-JUDGED = 1e-3  # tolerance of heads: beyond it, predictions do not change but by noise
-_CLEARLY_BETTER = 3.0  # standard errors by which one kind alone must be better than all
-_VALUES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0)  # of alpha and beta on the grid
+_WORSE_FACTOR = 1.03  # times the least loss, beyond which no weaker penalty is tried
+HEAD_TOLERANCE = 1e-3  # of candidates: more digits change predictions by less than the noise
+_AVERAGE_MARGIN = 3.0  # standard errors by which one candidate must be better than the average
+_SUMMARY_MARGIN = 2.0  # standard errors of a difference that counts in a summary
+_GRID_VALUES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0)  # of alpha and beta
 _CHOOSING_ITERATIONS = 10  # of models that only choose a penalty
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
-    """Heads that may be chosen, one for each fold, and what they say of held-out data."""
+class Candidate:
+    """Heads with one loss and penalty, one for each fold, and their held-out scores and losses."""
 
     loss: Loss
     penalty: float
-    rows: Indices  # what was held out, fold by fold
+    rows: Indices  # held-out rows, fold by fold
     scores: RealArray  # of these rows, shape (n_rows, n_outputs)
-    shares: RealArray  # of these rows in the held-out loss
-    heads: Sequence[Head] = ()  # near to those of everything
-    learned: bool = False  # whether the heads are for learned models, not for the first ones
-    joined: Choice | None = None  # heads for the first models, whose scores are averaged with these
+    row_losses: RealArray  # of these rows; their sum is the held-out loss
+    heads: Sequence[Head] = ()  # warm starts for the heads of all data
+    learned: bool = False  # whether the heads belong to learned models or to the initial ones
+    averaged_with: Candidate | None = None  # the candidate of initial models in an average
 
     @property
     def held_out_loss(self) -> float:
-        return float(self.shares.sum())
+        return float(self.row_losses.sum())
 
 
-Chooser = Callable[[Indices], Choice]  # from the held-out rows to choose by
-# Models of the folds, and the features of all matrices by each.
-Embedded = tuple[Sequence[Model], Sequence[RealArray]]
+Chooser = Callable[[Indices], Candidate]  # chooses by the held-out rows at these positions
 
 
-def least(choices: Sequence[Choice], positions: Indices) -> Choice:
-    """Return the choice of the least loss, judged by some held-out rows."""
-    return min(choices, key=lambda choice: float(choice.shares[positions].sum()))
+class Embedded(NamedTuple):
+    """Models of the folds, and the features of all matrices by each."""
+
+    models: Sequence[Model]
+    features: Sequence[RealArray]
 
 
-def positions_without_each(held: Sequence[Indices]) -> list[Indices]:
+def best_candidate(candidates: Sequence[Candidate], positions: Indices) -> Candidate:
+    """Return the candidate with the least loss of the held-out rows at these positions."""
+    return min(candidates, key=lambda candidate: float(candidate.row_losses[positions].sum()))
+
+
+def positions_outside_folds(held: Sequence[Indices]) -> list[Indices]:
     """Positions of held-out rows outside each fold; of all rows where none is outside."""
     rows = np.concatenate(held)
-    others = [np.flatnonzero(~np.isin(rows, one)) for one in held]
-    return [some if len(some) else np.arange(len(rows)) for some in others]
+    outside = [np.flatnonzero(~np.isin(rows, fold_rows)) for fold_rows in held]
+    return [positions if len(positions) else np.arange(len(rows)) for positions in outside]
 
 
-def choose_without_each(chooser: Chooser, parts: Sequence[Part]) -> tuple[Choice, list[Choice]]:
-    """Choose by all folds, and without each."""
-    held = [part.rows for part in parts]
-    best = chooser(np.arange(sum(map(len, held))))
-    return best, list(map(chooser, positions_without_each(held)))
+def choose_for_folds(choose: Chooser, splits: Sequence[Split]) -> tuple[Candidate, list[Candidate]]:
+    """Choose by all held-out rows; and for each fold, by those of the other folds."""
+    held = [split.held_rows for split in splits]
+    choice = choose(np.arange(sum(map(len, held))))
+    return choice, list(map(choose, positions_outside_folds(held)))
 
 
-def shares_without_each(chosen: Sequence[Choice], held: Sequence[Indices]) -> RealArray:
-    """Shares in the held-out loss of choices made without each fold, which is not optimistic."""
+def nested_row_losses(fold_choices: Sequence[Candidate], held: Sequence[Indices]) -> RealArray:
+    """Held-out losses, not optimistic: those of a fold are by the choice made on the others."""
     ends = np.cumsum([len(rows) for rows in held])[:-1]
-    return np.concatenate([np.split(one.shares, ends)[k] for k, one in enumerate(chosen)])
+    return np.concatenate([np.split(c.row_losses, ends)[k] for k, c in enumerate(fold_choices)])
 
 
-def loss_without_each(chooser: Chooser, parts: Sequence[Part]) -> float:
-    """Held-out loss of choices made without each fold."""
-    _, chosen = choose_without_each(chooser, parts)
-    return float(shares_without_each(chosen, [part.rows for part in parts]).sum())
+def nested_loss(choose: Chooser, splits: Sequence[Split]) -> float:
+    """Held-out loss of the choices for folds; see `nested_row_losses`."""
+    _, fold_choices = choose_for_folds(choose, splits)
+    return float(nested_row_losses(fold_choices, [split.held_rows for split in splits]).sum())
 
 
-def join_scores(
-    kinds: Sequence[Choice], without: Sequence[Sequence[Choice]], task: Task
-) -> tuple[list[float], Choice, list[Choice]]:
-    """Average scores of several kinds of models, unless the first kind alone is clearly better.
+def average_scores(
+    candidates: Sequence[Candidate], fold_candidates: Sequence[Sequence[Candidate]], task: Task
+) -> tuple[list[float], Candidate, list[Candidate]]:
+    """Average scores of candidates, unless the first alone is clearly better.
 
-    `without` has the choices made without each fold. Returned are the factors of the kinds in the
-    average, none if it is not kept, and the choices that result.
+    `fold_candidates` replace the candidates for each fold; they were chosen on the other folds.
+    Returns the factors of the candidates, empty if the first alone is kept, and the choices.
     """
-    rows = kinds[0].rows
+    rows = candidates[0].rows
 
-    def decide(choices: Sequence[Choice], positions: Indices) -> tuple[list[float], Choice]:
-        known = [one.scores[positions] for one in choices]
-        factors = [task.scale(one, rows[positions]) / len(choices) for one in known]
-        scaled = [factor * one.scores for factor, one in zip(factors, choices, strict=True)]
+    def average(members: Sequence[Candidate], positions: Indices) -> tuple[list[float], Candidate]:
+        factors = [task.scale(m.scores[positions], rows[positions]) / len(members) for m in members]
+        scaled = [f * member.scores for f, member in zip(factors, members, strict=True)]
         scores = np.sum(scaled, axis=0)
-        joined = replace(choices[0], scores=scores, shares=task.judge(scores, rows))
-        loss, error = mean_with_error((joined.shares - choices[0].shares)[positions])
-        if loss > _CLEARLY_BETTER * error:
-            return [], choices[0]
-        return factors, joined
+        averaged = replace(members[0], scores=scores, row_losses=task.row_losses(scores, rows))
+        rise, error = mean_with_error((averaged.row_losses - members[0].row_losses)[positions])
+        return ([], members[0]) if rise > _AVERAGE_MARGIN * error else (factors, averaged)
 
-    factors, choice = decide(kinds, np.arange(len(rows)))
-    judged = positions_without_each([held for _, held in task.folds])
-    return factors, choice, [decide(*one)[1] for one in zip(without, judged, strict=True)]
+    factors, choice = average(candidates, np.arange(len(rows)))
+    outside = positions_outside_folds([held for _, held in task.folds])
+    fold_choices = [average(*pair)[1] for pair in zip(fold_candidates, outside, strict=True)]
+    return factors, choice, fold_choices
 
 
-def judge_fixed(
-    parts: Sequence[Part], first: Embedded, known: Choice, judge: Judge
+def losses_of_pairs(
+    splits: Sequence[Split], initial: Embedded, candidate: Candidate, row_losses: RowLosses
 ) -> dict[Point, RealArray]:
-    """Judge heads that see one divergence of the first atoms, with a loss and penalty known."""
-    models, features = first
-    one = models[0]
-    points = [(float(a), float(b)) for a, b in zip(one.alpha[0], one.beta[0], strict=True)]
+    """Held-out losses of heads on one divergence to the initial atoms, with the same penalty."""
+    alpha, beta = initial.models[0].alpha[0], initial.models[0].beta[0]
+    points = [(float(a), float(b)) for a, b in zip(alpha, beta, strict=True)]
     n_pairs = len(points)
     if n_pairs == 1:
-        return {points[0]: known.shares}
-    whole, found = _designs(parts, features), {}
-    # Divergences of an atom are alike: together, their weights are near to those of one alone.
-    near = [(W.reshape(len(W), -1, n_pairs).sum(axis=2), bias) for W, bias in known.heads]
+        return {points[0]: candidate.row_losses}
+    designs, losses = _designs(splits, initial.features), {}
+    # Divergences to an atom are correlated: the sum of their weights is near to that of one alone.
+    warm = [(W.reshape(len(W), -1, n_pairs).sum(axis=2), bias) for W, bias in candidate.heads]
+    args = candidate.loss, [candidate.penalty], row_losses, warm
     for pair, point in enumerate(points):
-        own = (slice(None), slice(pair, None, n_pairs))
-        designs = [(seen[own], unseen[own]) for seen, unseen in whole]
-        (choice,) = _follow_penalties(parts, designs, known.loss, [known.penalty], judge, near)
-        found[point] = choice.shares
-    return found
+        columns = slice(pair, None, n_pairs)
+        pair_designs = [(train[:, columns], held[:, columns]) for train, held in designs]
+        (alone,) = _follow_penalties(splits, pair_designs, *args)
+        losses[point] = alone.row_losses
+    return losses
 
 
-def choose_heads(
-    parts: Sequence[Part],
+def solve_candidates(
+    splits: Sequence[Split],
     features: Sequence[RealArray],
     losses: Sequence[Loss],
     penalties: Sequence[float],
-    judge: Judge,
-) -> list[list[Choice]]:
-    """Try penalties for every loss on held-out data; features are those of one model per fold."""
-    designs = _designs(parts, features)
-    return [_follow_penalties(parts, designs, loss, penalties, judge) for loss in losses]
+    row_losses: RowLosses,
+) -> list[list[Candidate]]:
+    """Solve for heads with every loss and penalty; features are those of one model per fold."""
+    designs = _designs(splits, features)
+    return [_follow_penalties(splits, designs, loss, penalties, row_losses) for loss in losses]
 
 
 def _designs(
-    parts: Sequence[Part], features: Sequence[RealArray]
+    splits: Sequence[Split], features: Sequence[RealArray]
 ) -> list[tuple[RealArray, RealArray]]:
-    """Features of what every fold trains on, and of what it holds out."""
-    known = zip(parts, features, strict=True)
+    """Features of the training rows and of the held-out rows of every fold."""
     return [
-        (own[to_device_of(part.seen, own)], own[to_device_of(part.rows, own)])
-        for part, own in known
+        (phi[to_device_of(split.train_rows, phi)], phi[to_device_of(split.held_rows, phi)])
+        for split, phi in zip(splits, features, strict=True)
     ]
 
 
 def _follow_penalties(
-    parts: Sequence[Part],
+    splits: Sequence[Split],
     designs: Sequence[tuple[RealArray, RealArray]],
     loss: Loss,
     penalties: Sequence[float],
-    judge: Judge,
-    near: Sequence[Head] = (),
-) -> list[Choice]:
-    """Judge heads, the largest penalty first; weaker ones take longest, and end where they lose."""
-    rows = np.concatenate([part.rows for part in parts])
+    row_losses: RowLosses,
+    warm: Sequence[Head | None] = (),
+) -> list[Candidate]:
+    """Solve for heads from the largest penalty on; weaker ones take longer, and may be skipped.
+
+    It ends where a penalty is worse than the best by a factor, or two in a row are worse.
+    """
+    rows = np.concatenate([split.held_rows for split in splits])
     samples = [
-        Samples(part.shards, part.targets, [seen], loss.bias)
-        for part, (seen, _) in zip(parts, designs, strict=True)
+        Samples(split.shards, split.targets, [train], loss.bias)
+        for split, (train, _) in zip(splits, designs, strict=True)
     ]
-    warm: Sequence[Head | None] = near or [None] * len(parts)
-    rough = loss.with_tolerance(JUDGED)
-    choices: list[Choice] = []
+    warm = warm or [None] * len(splits)
+    rough = loss.with_tolerance(HEAD_TOLERANCE)
+    candidates: list[Candidate] = []
     for penalty in track(sorted(penalties, reverse=True), "penalties"):
-        known = zip(samples, warm, strict=True)
-        calls = [partial(solve_head, rough, one, penalty, head) for one, head in known]
-        warm = heads = [head for head, _ in side_by_side(calls, parts[0].n_workers)]
-        judged = zip(heads, designs, strict=True)
-        scores = np.concatenate([to_host(scores_of(head, unseen)) for head, (_, unseen) in judged])
-        choices.append(Choice(loss, penalty, rows, scores, judge(scores, rows), heads))
-        losses = [one.held_out_loss for one in choices]
-        if losses[-1] > _WORSE * min(losses) or min(losses) < min(losses[-2:]):
+        fits = zip(samples, warm, strict=True)
+        calls = [partial(solve_head, rough, data, penalty, head) for data, head in fits]
+        warm = heads = [head for head, _ in side_by_side(calls, splits[0].n_workers)]
+        held = [held for _, held in designs]
+        scores = np.concatenate([to_host(s) for s in map(scores_of, heads, held)])
+        candidates.append(Candidate(loss, penalty, rows, scores, row_losses(scores, rows), heads))
+        losses = [candidate.held_out_loss for candidate in candidates]
+        if losses[-1] > _WORSE_FACTOR * min(losses) or min(losses) < min(losses[-2:]):
             break
-    return choices
+    return candidates
 
 
-def choose_penalty(
-    parts: Sequence[Part],
+def train_candidates(
+    splits: Sequence[Split],
     settings: Settings,
     variant: Variant,
     penalties: Sequence[float],
-    judge: Judge,
-) -> list[Choice]:
-    """Try penalties on held-out data of models that were learned with them, as the paper does.
+    row_losses: RowLosses,
+) -> list[Candidate]:
+    """Train models with every penalty, as the paper does, for a few iterations of the joint solver.
 
-    Models are learned by the joint solver, whichever learns the final one, for a few iterations.
-    From the largest penalty on, each starts from the atoms of the one before.
+    The largest penalty comes first; the others start from the atoms of the one before.
     """
-    rows = np.concatenate([part.rows for part in parts])
+    rows = np.concatenate([split.held_rows for split in splits])
     quick = replace(settings, solver="joint", max_iter=min(settings.max_iter, _CHOOSING_ITERATIONS))
-    choices = []
+    candidates = []
     for penalty in sorted(penalties, reverse=True):
-        models, scores = [], []
-        for part in track(parts, "models"):
-            one = partial(train, part, replace(quick, penalty=penalty), variant)
-            models.append(stage("model", one)[0])
-            assert part.held is not None
-            scores.append(models[-1].scores(part.held))
-        parts = [
-            replace(part, atoms=model.atoms) for part, model in zip(parts, models, strict=True)
-        ]
-        said = np.concatenate(scores)
-        choices.append(Choice(settings.loss, penalty, rows, said, judge(said, rows)))
-        tell("penalties", len(choices), len(penalties), f"loss {choices[-1].held_out_loss:.4g}")
-    return choices
+        following, fold_scores = [], []
+        for split in track(splits, "models"):
+            call = partial(train, split, replace(quick, penalty=penalty), variant)
+            trained = stage("model", call)
+            following.append(replace(split, atoms=trained.model.atoms))
+            assert split.held_out is not None
+            fold_scores.append(trained.model.scores(split.held_out))
+        splits, scores = following, np.concatenate(fold_scores)
+        candidates.append(Candidate(settings.loss, penalty, rows, scores, row_losses(scores, rows)))
+        loss = candidates[-1].held_out_loss
+        tell("penalties", len(candidates), len(penalties), f"loss {loss:.4g}")
+    return candidates
 
 
 def search_plane(
-    parts: Sequence[Part], settings: Settings, judge: Judge, *, tied: bool
-) -> list[tuple[float, float]]:
-    """Find the points whose divergences to the first atoms, with a head, do best held out.
+    splits: Sequence[Split], settings: Settings, row_losses: RowLosses, *, tied: bool
+) -> list[Point]:
+    """Find the point (alpha, beta) of least held-out loss for heads on the initial atoms.
 
-    Returns the best without each fold, which the model of the fold starts from, and that of all.
+    Returns a point for each fold, chosen on the other folds, and last that of all folds.
     """
-    points = list(product(_VALUES, _VALUES))
+    points = list(product(_GRID_VALUES, _GRID_VALUES))
     if tied:
         points = [(a, b) for a, b in points if a == b > 0]
-    rows = np.concatenate([part.rows for part in parts])
-    scores = np.concatenate([_scores(part, settings, points) for part in parts], axis=1)
-    shares = np.stack([judge(one, rows) for one in scores])
-    judged = [*positions_without_each([part.rows for part in parts]), np.arange(len(rows))]
-    return [points[int(shares[:, some].sum(axis=1).argmin())] for some in judged]
+    held = [split.held_rows for split in splits]
+    rows = np.concatenate(held)
+    scores = np.concatenate([_held_out_scores(s, settings, points) for s in splits], axis=1)
+    losses = np.stack([row_losses(point_scores, rows) for point_scores in scores])
+    subsets = [*positions_outside_folds(held), np.arange(len(rows))]
+    return [points[int(losses[:, positions].sum(axis=1).argmin())] for positions in subsets]
 
 
-def _scores(part: Part, settings: Settings, points: Sequence[tuple[float, float]]) -> RealArray:
-    """Scores of what is held out by heads of what is seen, (n_points, n_matrices, n_outputs)."""
-    seen, unseen = (_encode(block, part.atoms, points) for block in (part.shards.whole, part.held))
-    known = part.shards, part.targets, [seen.reshape(len(seen), -1)]
-    feature_map = FeatureMap.start(*known, plain=settings.loss.plain).standardize(*known)
+def _held_out_scores(split: Split, settings: Settings, points: Sequence[Point]) -> RealArray:
+    """Scores of held-out matrices by heads on each point, (n_points, n_matrices, n_outputs)."""
+    V_train, V_held = (
+        _encode(block, split.atoms, points) for block in (split.shards.whole, split.held_out)
+    )
+    data = split.shards, split.targets, [V_train.reshape(len(V_train), -1)]
+    feature_map = FeatureMap.start(*data, plain=settings.loss.plain).standardize(*data)
 
     def stack(V: RealArray) -> RealArray:
-        """Features of every point, in one piece of memory each, as products need them."""
+        """Compute features, contiguous for every point, which makes products fast."""
         features = feature_map.compute(V.reshape(len(V), -1))
         return np.moveaxis(features.reshape(V.shape), 2, 0).copy()
 
     loss = settings.loss.with_tolerance()
-    heads = solve_heads(loss, part.shards, part.targets, stack(seen), settings.penalty)
-    return to_host(scores_of(heads, stack(unseen)))
+    heads = solve_heads(loss, split.shards, split.targets, stack(V_train), settings.penalty)
+    return to_host(scores_of(heads, stack(V_held)))
 
 
-def _encode(
-    block: Block | None, atoms: RealArray, points: Sequence[tuple[float, float]]
-) -> RealArray:
+def _encode(block: Block | None, atoms: RealArray, points: Sequence[Point]) -> RealArray:
     """Divergences to atoms, (n_matrices, n_atoms, n_points)."""
     assert block is not None
     pairs = np.broadcast_to(points, (len(atoms), len(points), 2))
@@ -264,85 +269,81 @@ def _encode(
 
 
 def name_point(alpha: float, beta: float) -> str:
-    """Name a point (alpha, beta) if it has a name."""
-    names = [
-        one.name
-        for one in MEMBERS
-        if not one.symmetrized and (one.alpha, one.beta) == (alpha, beta)
-    ]
-    return names[0] if names else f"({alpha:g}, {beta:g})"
+    """Return the name of a point (alpha, beta), or its coordinates if it has none."""
+    for member in MEMBERS:
+        if not member.symmetrized and (member.alpha, member.beta) == (alpha, beta):
+            return member.name
+    return f"({alpha:g}, {beta:g})"
 
 
 def summarize(
     models: Sequence[Model], starts: Sequence[Model], losses: Mapping[str, RealArray]
 ) -> str:
-    """Describe divergences of models, and compare losses, one by one, with those of "model".
+    """Describe divergences of models, and compare the paired losses with those of "model".
 
-    Those of "chance" are of a prediction that does not look at the matrices.
+    Losses of "chance" are those of a constant prediction.
     """
-    every = [*models, *starts]
-    full = [one for one in every if not are_filters(one.atoms)]
-    ranks = sorted({one.atoms.shape[2] for one in every if are_filters(one.atoms)})
-    counts = [("full rank", len(full))]
-    counts += [(f"rank {rank}", sum(one.atoms.shape[2] == rank for one in every)) for rank in ranks]
+    members = [*models, *starts]
+    full = [model for model in members if not are_filters(model.atoms)]
+    ranks = Counter(model.atoms.shape[2] for model in members if are_filters(model.atoms))
+    counts = [("full rank", len(full)), *((f"rank {rank}", ranks[rank]) for rank in sorted(ranks))]
     lines = ["Models: " + ", ".join(f"{count} of {name}" for name, count in counts if count)]
     if full:
-        lines += [
-            "",
-            f"{'divergence':<16}{'alpha':<14}{'beta':<14}{'weight':<9}held-out loss alone",
-        ]
-        lines += _pairs(full, losses)
-    totals = {name: float(one.sum()) for name, one in losses.items()}
-    joined = totals.pop("with discriminants", None)
+        header = f"{'divergence':<16}{'alpha':<14}{'beta':<14}{'weight':<9}held-out loss alone"
+        lines += ["", header, *_describe_pairs(full, losses)]
+    totals = {name: float(group_losses.sum()) for name, group_losses in losses.items()}
+    averaged = totals.pop("with discriminants", None)
     fixed = {name: total for name, total in totals.items() if name not in ("model", "chance")}
-    if joined is not None:
-        lines += ["", f"Held-out loss {joined:.4g}, averaged with discriminants of the features."]
+    if averaged is not None:
+        lines += ["", f"Held-out loss {averaged:.4g}, averaged with discriminants of the features."]
     if fixed:
         lines += ["", _compare(losses, min(fixed, key=fixed.__getitem__))]
     return "\n".join(lines)
 
 
-def _pairs(models: Sequence[Model], losses: Mapping[str, RealArray]) -> list[str]:
-    """Make a line for every pair of the models."""
+def _describe_pairs(models: Sequence[Model], losses: Mapping[str, RealArray]) -> list[str]:
+    """Make a line for every pair (alpha, beta) of the models."""
     n_pairs = models[0].alpha.shape[1]
-    squares = np.sum([_squares(one.head[0], n_pairs) for one in models], axis=0)
+    squares = np.sum([_sum_squares(model.head[0], n_pairs) for model in models], axis=0)
     lines = []
     for pair, share in enumerate(squares / (squares.sum() or 1.0)):  # heads of constants are zero
         alpha, beta = (
-            np.concatenate([getattr(one, name)[:, pair] for one in models])
+            np.concatenate([getattr(model, name)[:, pair] for model in models])
             for name in ("alpha", "beta")
         )
         fixed = np.ptp(alpha) == np.ptp(beta) == 0
         name = name_point(float(alpha[0]), float(beta[0])) if fixed else "learned"
         alone = f"{losses[name].sum():.4g}" if name in losses else "-"
-        lines.append(f"{name:<16}{_range(alpha):<14}{_range(beta):<14}{share:<9.0%}{alone}")
+        alphas, betas = _format_range(alpha), _format_range(beta)
+        lines.append(f"{name:<16}{alphas:<14}{betas:<14}{share:<9.0%}{alone}")
     return lines
 
 
-def _squares(weights: RealArray, n_pairs: int) -> RealArray:
-    """Sum the squares of a head over outputs and atoms."""
+def _sum_squares(weights: RealArray, n_pairs: int) -> RealArray:
+    """Sum the squares of the weights of a head over outputs and atoms."""
     return (weights**2).sum(axis=0).reshape(-1, n_pairs).sum(axis=0)
 
 
-def _range(values: RealArray) -> str:
+def _format_range(values: RealArray) -> str:
     low, high = values.min(), values.max()
     return f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
 
 
 def _compare(losses: Mapping[str, RealArray], best: str) -> str:
-    model, other = losses["model"], losses[best]
-    gains = other - model
-    gain, error = (len(gains) * one for one in mean_with_error(gains))  # of the sum
+    """Compare the model with the best fixed divergence, and the better of both with chance."""
+    model, fixed = losses["model"], losses[best]
+    gains = fixed - model
+    gain, error = (len(gains) * value for value in mean_with_error(gains))  # of the sum
     verdict = "no clear difference"
-    if abs(gain) > _CLEARLY * error:
+    if abs(gain) > _SUMMARY_MARGIN * error:
         verdict = "learning pays" if gain > 0 else "the fixed divergence is better"
-    # Without signal, the average of many models loses less than one alone, and pays for nothing.
-    better = model if gain > 0 else other
-    known, doubt = mean_with_error(losses["chance"] - better)
-    if known <= _CLEARLY * doubt:
+    # Even without signal, the average of many models has a lower loss than one model.
+    better = model if gain > 0 else fixed
+    gain_on_chance, chance_error = mean_with_error(losses["chance"] - better)
+    if gain_on_chance <= _SUMMARY_MARGIN * chance_error:
         verdict = "neither is clearly better than chance"
     return (
-        f"Held-out loss {model.sum():.4g} of linear heads; {other.sum():.4g} with {best} alone, "
+        f"Held-out loss {model.sum():.4g} of linear heads; {fixed.sum():.4g} with {best} alone, "
         f"the best fixed divergence, and the initial atoms. Gain {gain:.3g} +- {error:.2g}, paired "
         f"over {len(gains)} matrices or groups: {verdict}."
     )

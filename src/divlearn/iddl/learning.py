@@ -21,23 +21,23 @@ from divlearn.heads.heads import solve_head
 from divlearn.heads.samples import Samples
 from divlearn.iddl.atoms import Point, Variant, are_filters
 from divlearn.iddl.judging import (
-    JUDGED,
-    Choice,
+    HEAD_TOLERANCE,
+    Candidate,
     Chooser,
     Embedded,
-    choose_without_each,
-    join_scores,
-    judge_fixed,
-    least,
-    loss_without_each,
+    average_scores,
+    best_candidate,
+    choose_for_folds,
+    losses_of_pairs,
+    nested_loss,
 )
 from divlearn.iddl.objective import Settings
 from divlearn.iddl.training import (
     Discriminant,
     History,
-    Judge,
     Model,
-    Part,
+    RowLosses,
+    Split,
     Task,
     Trained,
     count_workers,
@@ -45,162 +45,162 @@ from divlearn.iddl.training import (
 )
 from divlearn.threads import side_by_side
 
-# How far covariances of classes are pooled, and shrunk to a multiple of the identity.
-Amounts = tuple[float, float]
+# Regularisation of RDA: how far covariances are pooled, and shrunk to a multiple of the identity.
+Shrinkages = tuple[float, float]
 _GRID = in_turn(list(product((0.1, 0.5, 0.9), (0.003, 0.01, 0.03, 0.1, 0.3))))
 
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """Models that predict together, how their heads were chosen, and how they were learned."""
+    """Models that are averaged in predictions, and how they were trained and chosen."""
 
-    choice: Choice
-    without: list[Choice]  # those made without each fold
+    choice: Candidate
+    fold_choices: list[Candidate]  # for each fold, the choice made on the other folds
     models: list[Model]
-    starts: list[Model]  # of the first atoms, which predict with them
+    starts: list[Model]  # models with initial atoms in the average
     n_iter: int
     message: str
     stop_reasons: list[str]  # of the models that were trained
     history: History
-    # Held-out losses, row by row, of heads that see one divergence of the first atoms, by its pair.
-    fixed: dict[Point, RealArray] = field(default_factory=dict)
+    # Losses of held-out rows by heads on one divergence to the initial atoms, by its pair.
+    pair_losses: dict[Point, RealArray] = field(default_factory=dict)
     discriminants: list[Discriminant] = field(default_factory=list)  # added to the mean of models
-    features: Sequence[RealArray] = ()  # of all matrices, by models of folds
+    features: Sequence[RealArray] = ()  # of all matrices, by the model of each fold
 
 
 def learn_single(
-    whole: Part,
+    split: Split,
     settings: Settings,
     variant: Variant,
-    choices: Sequence[Choice],
-    parts: Sequence[Part],
+    candidates: Sequence[Candidate],
+    splits: Sequence[Split],
 ) -> Learned:
-    """Train one model of everything; with the best of the choices, where there are some."""
-    none = np.zeros(0, dtype=np.intp)
-    choice = Choice(settings.loss, settings.penalty, none, np.zeros((0, 1)), np.zeros(0))
-    without: list[Choice] = []
-    if choices:
-        choice, without = choose_without_each(partial(least, choices), parts)
+    """Train one model on all data, with loss and penalty of the best candidate, if there is any."""
+    no_rows = np.zeros(0, dtype=np.intp)
+    choice = Candidate(settings.loss, settings.penalty, no_rows, np.zeros((0, 1)), np.zeros(0))
+    fold_choices: list[Candidate] = []
+    if candidates:
+        choice, fold_choices = choose_for_folds(partial(best_candidate, candidates), splits)
         settings = replace(settings, loss=choice.loss, penalty=choice.penalty)
-    model, n_iter, message, history = train(whole, settings, variant)
-    return Learned(choice, without, [model], [], n_iter, message, [message], history)
-
-
-def _steady(contenders: Sequence[Sequence[Choice]], positions: Indices) -> Choice:
-    """Return the average, or what is better by more than one standard error of the difference.
-
-    Folds do not show what changes in new data; the average is the least bound to them.
-    """
-    start, end, average = (least(some, positions) for some in contenders)
-    better = [average]
-    for one in (start, end):
-        gain, error = mean_with_error((average.shares - one.shares)[positions])
-        if gain > error:
-            better.append(one)
-    return least(better, positions)
+    run = train(split, settings, variant)
+    models, reasons = [run.model], [run.message]
+    return Learned(choice, fold_choices, models, [], run.n_iter, run.message, reasons, run.history)
 
 
 class Ensemble:
-    """Models of the folds, before and after learning, and the heads to choose from.
+    """Models of the folds, before and after learning, and the candidates for their heads.
 
-    The head that is solved for while atoms move does not tell whether they generalise: a held-out
-    loss that rises with it may fall with a head that is chosen later. So nothing stops early; a
-    strong penalty and a tether keep atoms from overfitting.
+    The held-out loss of a head that is solved for during learning does not tell whether the atoms
+    generalise: it may rise while that of the head chosen later falls. So there is no early
+    stopping; a strong penalty and a tether keep atoms from overfitting.
 
-    `starts` and `ends` have, for every loss, the heads that were tried for the first and for the
-    learned models. `ends` is empty if there was no iteration.
+    `start_candidates` and `end_candidates` are lists for every loss: heads for the initial and for
+    the learned models. The latter are empty if there was no iteration.
     """
 
     def __init__(
         self,
-        whole: Part,
-        parts: Sequence[Part],
-        first: Embedded,
-        starts: list[list[Choice]],
+        whole: Split,
+        splits: Sequence[Split],
+        initial: Embedded,
+        start_candidates: list[list[Candidate]],
         trained: Sequence[Trained],
-        choose: Callable[[Sequence[RealArray]], list[list[Choice]]],
-        judge: Judge,
+        solve_candidates: Callable[[Sequence[RealArray]], list[list[Candidate]]],
+        row_losses: RowLosses,
     ) -> None:
-        self._whole, self._parts, self._judge, self._trained = whole, parts, judge, trained
-        self._n_iter = max(n_iter for _, n_iter, *_ in trained)
-        self._embedded, self._starts, self._ends = [first], starts, []
+        self._whole, self._splits, self._row_losses = whole, splits, row_losses
+        self._trained, self._n_iter = trained, max(result.n_iter for result in trained)
+        self._initial = self._final = initial
+        self._start_candidates = start_candidates
+        self._end_candidates: list[list[Candidate]] = []
         if self._n_iter:
             with stoppable():
-                models = [model for model, *_ in trained]
-                self._embedded.append((models, _embed(models, whole)))
-                ends = choose(self._embedded[1][1])
-                self._ends = [[replace(one, learned=True) for one in some] for some in ends]
+                models = [result.model for result in trained]
+                self._final = Embedded(models, _embed(models, whole))
+                groups = solve_candidates(self._final.features)
+                self._end_candidates = [
+                    [replace(c, learned=True) for c in group] for group in groups
+                ]
 
     def best(self) -> Learned:
-        """Return the start, what was learned, or their average, whichever predicts best."""
-        if not self._ends:
-            first = partial(least, list(chain(*self._starts)))
-            loss = loss_without_each(first, self._parts)
-            return self._finish(first, f"held-out loss {loss:.4g} after 0 iterations")
-        averages: dict[tuple[int, int], Choice] = {}
+        """Return initial models, learned models, or both, whichever predict best."""
+        if not self._end_candidates:
+            choose = partial(best_candidate, list(chain(*self._start_candidates)))
+            loss = nested_loss(choose, self._splits)
+            return self._finish(choose, f"held-out loss {loss:.4g} after 0 iterations")
+        averages: dict[tuple[int, int], Candidate] = {}
 
-        def average(start: Choice, end: Choice) -> Choice:
-            """Learned models err on other matrices than the first, and are too sure of them."""
+        def average(start: Candidate, end: Candidate) -> Candidate:
+            """Average scores: initial and learned models make errors on different matrices."""
             key = id(start), id(end)
             if key not in averages:
                 scores = (start.scores + end.scores) / 2
-                shares = self._judge(scores, end.rows)
-                averages[key] = replace(end, scores=scores, shares=shares, joined=start)
+                losses = self._row_losses(scores, end.rows)
+                averages[key] = replace(end, scores=scores, row_losses=losses, averaged_with=start)
             return averages[key]
 
-        def contenders(positions: Indices) -> list[list[Choice]]:
-            """Return the best start, learned model and average of every loss."""
-            starts = [least(some, positions) for some in self._starts]
-            ends = [least(some, positions) for some in self._ends]
-            return [starts, ends, list(map(average, starts, ends))]
+        def best_of_each(positions: Indices) -> list[Candidate]:
+            """Return the best initial model, learned model and average of both."""
+            starts = [best_candidate(group, positions) for group in self._start_candidates]
+            ends = [best_candidate(group, positions) for group in self._end_candidates]
+            groups = starts, ends, list(map(average, starts, ends))
+            return [best_candidate(group, positions) for group in groups]
 
-        losses = []
-        for kind in range(3):
-            chooser = lambda some, kind=kind: least(contenders(some)[kind], some)  # noqa: E731
-            losses.append(loss_without_each(chooser, self._parts))
+        choosers = [lambda rows, i=i: best_of_each(rows)[i] for i in range(3)]
+        losses = [nested_loss(choose, self._splits) for choose in choosers]
         message = (
             f"held-out loss {losses[0]:.4g} at the start, {losses[1]:.4g} after {self._n_iter} "
             f"iterations, {losses[2]:.4g} with both averaged"
         )
-        learned = self._finish(lambda some: _steady(contenders(some), some), message)
-        kept = "both are" if learned.choice.joined else "the learned model is"
+        learned = self._finish(lambda rows: _prefer_average(best_of_each(rows), rows), message)
+        kept = "both are" if learned.choice.averaged_with else "the learned model is"
         kept = kept if learned.choice.learned else "the start is"
         return replace(
             learned,
             message=f"{message}; {kept} kept; {say_reasons(learned.stop_reasons)}",
             history=learned.history | {"held_out_loss": np.array(losses[:2])},
-            fixed=self._fixed(),
+            pair_losses=self._pair_losses(),
         )
 
-    def _fixed(self) -> dict[Point, RealArray]:
-        """Judge each divergence alone, with the first atoms; atoms of lower rank have others."""
-        first = self._embedded[0]
-        if are_filters(first[0][0].atoms):
+    def _pair_losses(self) -> dict[Point, RealArray]:
+        """Losses of each divergence to the initial atoms alone; none for atoms of lower rank."""
+        if are_filters(self._initial.models[0].atoms):
             return {}
-        everything = np.arange(sum(len(part.rows) for part in self._parts))
-        known = least(list(chain(*self._starts)), everything)
+        positions = np.arange(sum(len(split.held_rows) for split in self._splits))
+        best = best_candidate(list(chain(*self._start_candidates)), positions)
         with stoppable():
-            return judge_fixed(self._parts, first, known, self._judge)
+            return losses_of_pairs(self._splits, self._initial, best, self._row_losses)
         return {}
 
     def _finish(self, chooser: Chooser, message: str) -> Learned:
-        """Choose heads, and solve for them again on everything."""
-        choice, without = choose_without_each(chooser, self._parts)
-
-        def refit(one: Choice) -> list[Model]:
-            return _refit(self._whole, *self._embedded[one.learned], one)
-
+        """Choose heads, and refit them on all data."""
+        choice, fold_choices = choose_for_folds(chooser, self._splits)
+        embedded, start = self._final if choice.learned else self._initial, choice.averaged_with
         return Learned(
             choice,
-            without,
-            refit(choice),
-            refit(choice.joined) if choice.joined else [],
+            fold_choices,
+            _refit(self._whole, embedded, choice),
+            _refit(self._whole, self._initial, start) if start else [],
             self._n_iter if choice.learned else 0,
             message,
-            [reason for *_, reason, _ in self._trained],
-            _join([history for *_, history in self._trained]),
-            features=self._embedded[choice.learned][1],
+            [result.message for result in self._trained],
+            _concatenate([result.history for result in self._trained]),
+            features=embedded.features,
         )
+
+
+def _prefer_average(candidates: Sequence[Candidate], positions: Indices) -> Candidate:
+    """Return the last candidate, an average, unless others are better by a standard error.
+
+    The average depends least on the training data, and folds do not show how new data differ.
+    """
+    *others, average = candidates
+    better = [average]
+    for candidate in others:
+        gain, error = mean_with_error((average.row_losses - candidate.row_losses)[positions])
+        if gain > error:
+            better.append(candidate)
+    return best_candidate(better, positions)
 
 
 def say_reasons(reasons: Sequence[str]) -> str:
@@ -212,56 +212,54 @@ def say_reasons(reasons: Sequence[str]) -> str:
 
 
 def train_folds(
-    parts: Sequence[Part],
+    splits: Sequence[Split],
     settings: Settings,
     variants: Sequence[Variant],
-    first: Sequence[Model],
+    initial_models: Sequence[Model],
 ) -> list[Trained]:
     """Train one model per fold."""
-    known = zip(parts, variants, first, strict=True)
-    calls = [partial(train, part, settings, variant, start) for part, variant, start in known]
-    runs: dict[int, Trained] = {}
+    folds = zip(splits, variants, initial_models, strict=True)
+    calls = [partial(train, split, settings, variant, initial) for split, variant, initial in folds]
+    results: dict[int, Trained] = {}
 
-    def run(number: int, model: Callable[[], Trained]) -> None:
-        runs[number] = model()
+    def run(fold: int, train_fold: Callable[[], Trained]) -> None:
+        results[fold] = train_fold()
 
-    staged_calls = [partial(run, number, staged("model", one)) for number, one in enumerate(calls)]
-    with stoppable(lambda: runs):
-        done = side_by_side(staged_calls, parts[0].n_workers, interrupt)
+    staged_calls = [partial(run, fold, staged("model", call)) for fold, call in enumerate(calls)]
+    with stoppable(lambda: results):
+        done = side_by_side(staged_calls, splits[0].n_workers, interrupt)
         for _ in zip(track(calls, "models"), done, strict=True):
             pass
-    # After Ctrl-C the others stay at their start: an average needs all folds.
-    return [runs[number] if number in runs else one() for number, one in enumerate(calls)]
+    # After Ctrl-C, `train` returns the initial models of the other folds: an average needs all.
+    return [results[fold] if fold in results else call() for fold, call in enumerate(calls)]
 
 
-def _refit(
-    whole: Part, models: Sequence[Model], features: Sequence[RealArray], choice: Choice
-) -> list[Model]:
-    """Solve for heads again on everything; after Ctrl-C the others keep those of their folds."""
-    known = zip(models, choice.heads, strict=True)
-    refitted = [replace(model, head=head) for model, head in known]
-    loss = choice.loss.with_tolerance(JUDGED)
+def _refit(whole: Split, embedded: Embedded, candidate: Candidate) -> list[Model]:
+    """Refit heads on all data; after Ctrl-C the others keep those of their folds."""
+    pairs = zip(embedded.models, candidate.heads, strict=True)
+    refitted = [replace(model, head=head) for model, head in pairs]
+    loss = candidate.loss.with_tolerance(HEAD_TOLERANCE)
 
-    def refit(model: Model, seen: RealArray) -> Model:
-        samples = Samples(whole.shards, whole.targets, [seen], loss.bias)
-        return replace(model, head=solve_head(loss, samples, choice.penalty, model.head)[0])
+    def refit(model: Model, features: RealArray) -> Model:
+        samples = Samples(whole.shards, whole.targets, [features], loss.bias)
+        return replace(model, head=solve_head(loss, samples, candidate.penalty, model.head)[0])
 
-    calls = [partial(refit, *one) for one in zip(refitted, features, strict=True)]
+    calls = [partial(refit, *pair) for pair in zip(refitted, embedded.features, strict=True)]
     with stoppable():
         for number, model in enumerate(side_by_side(calls, whole.n_workers)):
             refitted[number] = model
     return refitted
 
 
-def _embed(models: Sequence[Model], whole: Part) -> list[RealArray]:
+def _embed(models: Sequence[Model], whole: Split) -> list[RealArray]:
     block = whole.shards.whole
     assert block is not None
     calls = [partial(model.embed, block) for model in models]
     return list(side_by_side(calls, whole.n_workers))
 
 
-def _join(histories: Sequence[History]) -> History:
-    """Histories of several models one after the other, with the number of the model."""
+def _concatenate(histories: Sequence[History]) -> History:
+    """Concatenate histories of several models, with the number of the model of every row."""
     joined = {name: np.concatenate([h[name] for h in histories]) for name in histories[0]}
     joined["model"] = np.repeat(np.arange(len(histories)), [len(h["objective"]) for h in histories])
     return joined
@@ -273,37 +271,37 @@ def _join(histories: Sequence[History]) -> History:
 def join_ranks(ranks: Sequence[Learned], task: Task) -> Learned:
     """Average models of several ranks, unless full rank, which comes first, is clearly better.
 
-    Models have heads such that the mean over all models is the mean over ranks.
+    Heads are scaled such that the mean over all models is the mean over ranks.
     """
-    factors, choice, without = join_scores(
-        [one.choice for one in ranks],
-        list(zip(*(one.without for one in ranks), strict=True)),
+    factors, choice, fold_choices = average_scores(
+        [rank.choice for rank in ranks],
+        list(zip(*(rank.fold_choices for rank in ranks), strict=True)),
         task,
     )
-    losses = ", ".join(f"{one.choice.held_out_loss:.4g}" for one in ranks)
-    said = f"held-out losses of ranks {losses}, averaged {choice.held_out_loss:.4g}"
+    losses = ", ".join(f"{rank.choice.held_out_loss:.4g}" for rank in ranks)
+    comparison = f"held-out losses of ranks {losses}, averaged {choice.held_out_loss:.4g}"
+    message = f"{ranks[0].message}; {comparison}"
     if not factors:
-        return replace(ranks[0], without=without, message=f"{ranks[0].message}; {said}, not kept")
-    n_models = sum(len(one.models) + len(one.starts) for one in ranks)
+        return replace(ranks[0], fold_choices=fold_choices, message=f"{message}, not kept")
+    n_models = sum(len(rank.models) + len(rank.starts) for rank in ranks)
     models, starts = [], []
-    for one, factor in zip(ranks, factors, strict=True):
-        share = factor * n_models / (len(one.models) + len(one.starts))
-        models += [scaled(model, share) for model in one.models]
-        starts += [scaled(model, share) for model in one.starts]
+    for rank, factor in zip(ranks, factors, strict=True):
+        scale = factor * n_models / (len(rank.models) + len(rank.starts))
+        models += [_scale_head(model, scale) for model in rank.models]
+        starts += [_scale_head(model, scale) for model in rank.starts]
     return replace(
         ranks[0],
         choice=choice,
-        without=without,
+        fold_choices=fold_choices,
         models=models,
-        features=[own for one in ranks for own in one.features],
+        features=[features for rank in ranks for features in rank.features],
         starts=starts,
-        message=f"{ranks[0].message}; {said}",
-        stop_reasons=[reason for one in ranks for reason in one.stop_reasons],
+        message=message,
+        stop_reasons=[reason for rank in ranks for reason in rank.stop_reasons],
     )
 
 
-def scaled(model: Model, factor: float) -> Model:
-    """Multiply the head of a model."""
+def _scale_head(model: Model, factor: float) -> Model:
     weights, bias = model.head
     return replace(model, head=(factor * weights, factor * bias))
 
@@ -311,74 +309,79 @@ def scaled(model: Model, factor: float) -> Model:
 def add_discriminants(learned: Learned, task: Task) -> Learned:
     """Average linear heads and discriminants, unless linear heads alone are clearly better.
 
-    Models come rank by rank, with one of every fold. Discriminants see the features of the models
-    of a fold: those of full rank, and those of all ranks side by side.
+    Models come rank by rank, with one of every fold. Discriminants are fitted to the features of
+    the models of a fold: those of full rank, and those of all ranks, concatenated.
     """
-    codes, features = task.codes, learned.features
+    codes = task.codes
     assert codes is not None
-    numbers = np.arange(len(learned.models)).reshape(-1, len(task.folds))
+    models = np.arange(len(learned.models)).reshape(-1, len(task.folds))
     n_workers = count_workers(task.shards, task.targets)
-    views = [numbers[:1], numbers] if len(numbers) > 1 else [numbers]
+    rank_sets = [models[:1], models] if len(models) > 1 else [models]
+    features = [_fold_features(learned.features, numbers) for numbers in rank_sets]
     try:
-        judged = [_choose(_together(features, view), learned, task, n_workers) for view in views]
+        chosen = [_choose_shrinkages(phi, learned, task, n_workers) for phi in features]
     except NoSpreadError:
         return learned
-    kinds = [learned.choice, *(choice for _, choice, _ in judged)]
-    without = list(zip(learned.without, *(some for *_, some in judged), strict=True))
-    factors, choice, without_each = join_scores(kinds, without, task)
+    factors, choice, fold_choices = average_scores(
+        [learned.choice, *(choice for _, choice, _ in chosen)],
+        list(zip(learned.fold_choices, *(choices for *_, choices in chosen), strict=True)),
+        task,
+    )
     message = (
         f"{learned.message}; held-out loss {learned.choice.held_out_loss:.4g} of linear heads, "
         f"{choice.held_out_loss:.4g} averaged with discriminants"
     )
     if not factors:
-        return replace(learned, without=without_each, message=f"{message}, not kept")
+        return replace(learned, fold_choices=fold_choices, message=f"{message}, not kept")
 
-    def fit(own: Indices, seen: RealArray, factor: float, best: Amounts) -> Discriminant:
-        gaussians = RDA(seen, codes, task.weights).learn(*best)
-        return Discriminant(own, factor / len(task.folds), gaussians)
+    def fit(members: Indices, phi: RealArray, factor: float, best: Shrinkages) -> Discriminant:
+        gaussians = RDA(phi, codes, task.weights).learn(*best)
+        return Discriminant(members, factor / len(task.folds), gaussians)
 
     calls = [
-        partial(fit, own, seen, factor, best)
-        for view, factor, (best, *_) in zip(views, factors[1:], judged, strict=True)
-        for own, seen in zip(view.T, _together(features, view), strict=True)
+        partial(fit, members, phi, factor, best)
+        for numbers, fold_features, factor, (best, *_) in zip(
+            rank_sets, features, factors[1:], chosen, strict=True
+        )
+        for members, phi in zip(numbers.T, fold_features, strict=True)
     ]
     return replace(
         learned,
         choice=choice,
-        without=without_each,
-        models=[scaled(one, factors[0]) for one in learned.models],
-        starts=[scaled(one, factors[0]) for one in learned.starts],
+        fold_choices=fold_choices,
+        models=[_scale_head(model, factors[0]) for model in learned.models],
+        starts=[_scale_head(model, factors[0]) for model in learned.starts],
         discriminants=list(side_by_side(calls, n_workers)),
         message=message,
     )
 
 
-def _together(features: Sequence[RealArray], view: Indices) -> list[RealArray]:
-    """Features of the models of each fold side by side; `view` has a column of each."""
-    return [np.concatenate([features[one] for one in own], axis=1) for own in view.T]
+def _fold_features(features: Sequence[RealArray], models: Indices) -> list[RealArray]:
+    """Concatenate features of the models of each fold; `models` is (n_ranks, n_folds)."""
+    return [np.concatenate([features[model] for model in column], axis=1) for column in models.T]
 
 
-def _choose(
+def _choose_shrinkages(
     features: Sequence[RealArray], learned: Learned, task: Task, n_workers: int
-) -> tuple[Amounts, Choice, list[Choice]]:
-    """Choose amounts by all folds, and without each."""
-    codes, folds, learners = task.codes, task.folds, Memo()
+) -> tuple[Shrinkages, Candidate, list[Candidate]]:
+    """Choose the shrinkages of discriminants by all folds, and for each fold by the others."""
+    codes, folds, cache = task.codes, task.folds, Memo()
     assert codes is not None
 
-    def decide(amounts: Amounts, number: int) -> RealArray:
-        (train, held), own = folds[number], features[number]
-        fitted = learners.once(number, lambda: RDA(own[train], codes[train], task.weights[train]))
-        return to_host(fitted.learn(*amounts).decide(own[held]))
+    def decide(shrinkages: Shrinkages, fold: int) -> RealArray:
+        (train, held), phi = folds[fold], features[fold]
+        rda = cache.once(fold, lambda: RDA(phi[train], codes[train], task.weights[train]))
+        return to_host(rda.learn(*shrinkages).decide(phi[held]))
 
-    def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
-        return -task.judge(np.concatenate(parts), np.concatenate(rows))
+    def judge(scores: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
+        return -task.row_losses(np.concatenate(scores), np.concatenate(rows))
 
     held_out = HeldOut(decide, judge, folds, ([], []), nested=False, n_jobs=n_workers)
 
-    def choice(amounts: Amounts) -> Choice:
-        scores = np.concatenate(held_out.decisions([amounts] * len(folds)))
-        return replace(learned.choice, scores=scores, shares=-held_out.shares(amounts))
+    def candidate(shrinkages: Shrinkages) -> Candidate:
+        scores = np.concatenate(held_out.decisions([shrinkages] * len(folds)))
+        return replace(learned.choice, scores=scores, row_losses=-held_out.shares(shrinkages))
 
     best = held_out.best(*_GRID)
-    without = [held_out.best(*_GRID, without=number) for number in range(len(folds))]
-    return best, choice(best), [choice(one) for one in without]
+    fold_bests = [held_out.best(*_GRID, without=fold) for fold in range(len(folds))]
+    return best, candidate(best), list(map(candidate, fold_bests))

@@ -22,11 +22,11 @@ from divlearn.sharded.targets import Targets
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """How a model is learned."""
+    """Settings of the training of one model."""
 
     loss: Loss
     penalty: float  # on the squared norm of the head
-    tether: float = 0.0  # the penalty on the squared distance of the atoms to the first ones
+    tether: float = 0.0  # penalty on the squared distance of the atoms to the initial ones
     solver: str = "joint"
     max_iter: int = 10
     learn_atoms: bool = True
@@ -36,12 +36,12 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Memo:
-    """What the objective computed at a dictionary: divergences, features of these, and the head."""
+    """Intermediate results of a trial, for its gradient."""
 
-    V: Parts  # (n_matrices, n_atoms * n_pairs) of every block, where the block is
+    V: Parts  # divergences, (n_matrices, n_atoms * n_pairs), kept with every block
     feature_map: FeatureMap
     head: Head
-    pull: Pull | None = None  # to gradients of all divergences, where the objective is `tracing`
+    pull: Pull | None = None  # computes gradients of the divergences, if the objective is `tracing`
 
 
 class Objective:
@@ -71,20 +71,20 @@ class Objective:
         self.learn_atoms = settings.learn_atoms
         self.learn_parameters = settings.learn_parameters and variant.learned
         self.tether, self.anchors = settings.tether if settings.learn_atoms else 0.0, anchors
-        self._seen_ways: tuple[Dictionary, RealArray] | None = None  # with its ways back
+        self._anchor_steps: tuple[Dictionary, RealArray] | None = None  # of the last dictionary
         self.eigenproblems = 0  # pairs of a matrix and an atom that were decomposed so far
-        self.warm: Head | None = None  # where the next head starts from
-        self.tracing = False  # whether trials of one block keep what gradients can go on from
+        self.warm: Head | None = None  # warm start of the next head
+        self.tracing = False  # whether trials of one block keep factorisations for the gradient
 
     def trial(self, point: Dictionary) -> Trial:
-        """Compute the objective; NaN where atoms are too far away, as after too long a step."""
+        """Compute the objective; NaN if an engine or a head fails, as after too long a step."""
         try:
             return self.evaluate(point)
         except FloatingPointError:
             return Trial(point, np.nan)
 
     def evaluate(self, point: Dictionary) -> Trial:
-        """Compute the objective, or raise where an engine or a head fails."""
+        """Compute the objective, or raise if an engine or a head fails."""
         block = self.shards.whole
         if not point.usable(block):
             return Trial(point, np.inf)
@@ -94,38 +94,38 @@ class Objective:
             trial = self.solve_head(point, self.encode(point.atoms, point.parameters))
         if not self.tether:
             return trial
-        ways = self._ways_back(point)
-        penalty = self.tether * float((ways**2).sum()) / len(ways)
+        steps = self._steps_to_anchors(point)
+        penalty = self.tether * float((steps**2).sum()) / len(steps)
         return replace(trial, value=trial.value + penalty)
 
     def _trace(self, block: Block, point: Dictionary) -> Trial:
-        """Compute the objective, and keep what its gradient can go on from."""
+        """Compute the objective, and keep the function that continues to its gradient."""
         self.eigenproblems += len(block) * len(point.atoms)
         alpha, beta = self.variant.expand(point.parameters)
         values, pull = trace_rows(block, point.atoms, alpha, beta)
         trial = self.solve_head(point, [values.reshape(len(block), -1)])
         return replace(trial, memo=replace(trial.memo, pull=pull))
 
-    def _ways_back(self, point: Dictionary) -> RealArray:
+    def _steps_to_anchors(self, point: Dictionary) -> RealArray:
         """Return the steps from atoms to their anchors, in the frames of the atoms."""
-        if self._seen_ways is None or self._seen_ways[0] is not point:
+        if self._anchor_steps is None or self._anchor_steps[0] is not point:
             assert self.anchors is not None
-            self._seen_ways = point, point.ways_to(self.anchors)
-        return self._seen_ways[1]
+            self._anchor_steps = point, point.steps_to(self.anchors)
+        return self._anchor_steps[1]
 
     def encode(self, atoms: RealArray, parameters: RealArray) -> Parts:
         self.eigenproblems += self.shards.n_matrices * len(atoms)
         return self.shards.hold(encode_rows, atoms, *self.variant.expand(parameters))
 
     def solve_head(self, point: Dictionary, V: Parts) -> Trial:
-        """Compute the objective from divergences that are known."""
+        """Compute the objective from divergences."""
         feature_map = self.feature_map.standardize(self.shards, self.targets, V)
         samples = self.samples(V, feature_map)
         self.warm, value = solve_head(self.loss, samples, self.gamma, self.warm)
         return Trial(point, value, Memo(V, feature_map, self.warm))
 
     def hold_head(self, point: Any, V: Parts, head: Head) -> Trial:
-        """Compute the objective and, later, its gradient with a head that is given."""
+        """Compute the objective with a fixed head, from divergences."""
         feature_map = self.feature_map.standardize(self.shards, self.targets, V)
         value = objective_of(self.loss, self.samples(V, feature_map), head, self.gamma)
         return Trial(point, value, Memo(V, feature_map, head))
@@ -135,26 +135,21 @@ class Objective:
         return Samples(self.shards, self.targets, features, self.loss.bias)
 
     def gradient(self, trial: Trial) -> RealArray:
-        point = trial.point
+        point, memo = trial.point, trial.memo
         alpha, beta = self.variant.expand(point.parameters)
-        whitened, *slopes = self.pull(
-            trial.memo,
-            point.atoms,
-            alpha,
-            beta,
-            parameters=self.learn_parameters,
-            traced=trial.memo.pull,
+        whitened, *in_pairs = self.pull(
+            memo, point.atoms, alpha, beta, parameters=self.learn_parameters, traced=memo.pull
         )
         size, frames = point.frames.size, point.frames
-        parts = np.zeros(size + len(point.parameters), like=frames)
+        gradient = np.zeros(size + len(point.parameters), like=frames)
         if self.learn_atoms:
-            parts[:size] = point.gradient(whitened).ravel()
+            gradient[:size] = point.gradient(whitened).ravel()
         if self.tether:
-            ways = self._ways_back(point)
-            parts[:size] -= (2 * self.tether / len(ways) * ways).ravel()
+            steps = self._steps_to_anchors(point)
+            gradient[:size] -= (2 * self.tether / len(steps) * steps).ravel()
         if self.learn_parameters:
-            parts[size:] = to_device_of(self.variant.pull(*map(to_host, slopes)), frames)
-        return parts
+            gradient[size:] = to_device_of(self.variant.pull(*map(to_host, in_pairs)), frames)
+        return gradient
 
     def pull(
         self,
@@ -167,20 +162,20 @@ class Objective:
         columns: slice = slice(None),
         traced: Pull | None = None,
     ) -> Any:
-        """Sum gradients in some atoms, whitened, in their alpha and beta; `columns` are theirs."""
+        """Compute gradients in some atoms (whitened), alpha and beta; `columns` are the atoms'."""
         self.eigenproblems += self.shards.n_matrices * len(atoms)
-        known = memo.feature_map, self.loss, memo.head
+        head_args = memo.feature_map, self.loss, memo.head
         parts = [self.targets, memo.V]
         sums = None
-        if len(self.shards) > 1:  # one block has all samples to sum over
-            in_weights, in_bias, _ = self.shards.reduce(head_slopes, *known, parts=parts)
+        if len(self.shards) > 1:  # `FeatureMap.pull` needs sums over all blocks
+            in_weights, in_bias, _ = self.shards.reduce(head_slopes, *head_args, parts=parts)
             W = memo.head[0]
             sums = in_bias @ W, (W * in_weights).sum(axis=0)
         dictionary = atoms, alpha, beta, columns, parameters
-        return self.shards.reduce(_pull, *known, sums, dictionary, traced, parts=parts)
+        return self.shards.reduce(_pull, *head_args, sums, dictionary, traced, parts=parts)
 
     def reside(self, point: Dictionary) -> Dictionary:
-        """Move atoms to where the data is, for a solver that does little else with them."""
+        """Move atoms to the device of the data, for solvers that work there."""
         return replace(point, frames=self.shards.place(point.frames))
 
     def move(self, point: Dictionary, step: RealArray) -> Dictionary:
@@ -219,15 +214,15 @@ def encode_rows(block: Block, atoms: RealArray, alpha: RealArray, beta: RealArra
 def trace_rows(
     block: Block, atoms: RealArray, alpha: RealArray, beta: RealArray
 ) -> tuple[RealArray, Pull]:
-    """Divergences of a block, and a function to their gradients."""
+    """Compute divergences of a block, and a function from cotangents to gradients."""
     if not are_filters(atoms):
         return block.engine.trace(block.data, Prepared.checked(atoms), alpha, beta)
-    known = block.data, atoms, alpha, beta
+    args = block.data, atoms, alpha, beta
 
     def pull(cotangent: RealArray, parameters: bool) -> Gradients:
-        return block.engine.pull_filters(*known, cotangent, parameters=parameters)
+        return block.engine.pull_filters(*args, cotangent, parameters=parameters)
 
-    return block.engine.encode_filters(*known), pull
+    return block.engine.encode_filters(*args), pull
 
 
 def design_rows(_: Block, V: RealArray, feature_map: FeatureMap) -> RealArray:
@@ -241,15 +236,15 @@ def head_slopes(
     feature_map: FeatureMap,
     loss: Loss,
     head: Head,
-    middle: RealArray | None = None,
+    mean: RealArray | None = None,
 ) -> tuple[RealArray, RealArray, float]:
-    """Gradient of the losses in a head for features around a middle; typical second derivative."""
-    wanted, weights = targets
-    design = feature_map.compute(V)
-    expansion = loss.expand(scores_of(head, design), wanted)
+    """Gradients in weights, of features centred by `mean`, and bias; typical second derivative."""
+    Y, weights = targets
+    features = feature_map.compute(V)
+    expansion = loss.expand(scores_of(head, features), Y)
     slopes = weights[:, None] * expansion.slopes
-    seen = design if middle is None else design - to_device_of(middle, design)
-    in_weights, in_bias = to_host(slopes.T @ seen), to_host(slopes.sum(axis=0))
+    centred = features if mean is None else features - to_device_of(mean, features)
+    in_weights, in_bias = to_host(slopes.T @ centred), to_host(slopes.sum(axis=0))
     return in_weights, in_bias, float(weights @ expansion.sizes)
 
 
@@ -264,18 +259,20 @@ def _pull(
     dictionary: Any,
     traced: Pull | None,
 ) -> Gradients:
+    """Compute gradients in atoms, alpha and beta from one block; see `Objective.pull`."""
     atoms, alpha, beta, columns, parameters = dictionary
-    design = feature_map.compute(V)
-    slopes = slopes_of(targets, design, loss, head)
+    features = feature_map.compute(V)
+    slopes = slopes_of(targets, features, loss, head)
     cotangent = slopes @ to_device_of(head[0], slopes)
-    in_V = feature_map.pull(V, design, targets[1], cotangent, sums)
+    in_V = feature_map.pull(V, features, targets[1], cotangent, sums)
     in_V = in_V[:, columns].reshape(len(in_V), len(atoms), -1)
     if traced is not None:
         return traced(in_V, parameters)
     if are_filters(atoms):
-        known = block.data, atoms, alpha, beta, in_V
-        return block.engine.pull_filters(*known, parameters=parameters)
-    back = block.engine.pullback(
+        return block.engine.pull_filters(
+            block.data, atoms, alpha, beta, in_V, parameters=parameters
+        )
+    gradients = block.engine.pullback(
         block.data, Prepared.checked(atoms), alpha, beta, in_V, parameters=parameters
     )
-    return back.whitened, back.alpha, back.beta
+    return gradients.whitened, gradients.alpha, gradients.beta

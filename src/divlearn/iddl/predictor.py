@@ -1,4 +1,4 @@
-"""What IDDL classifiers and regressors share: how a fit is put together."""
+"""The common base of IDDL classifiers and regressors: the steps of a fit."""
 
 from __future__ import annotations
 
@@ -25,16 +25,23 @@ from divlearn.fitting.labelled import Labelled, fit_method
 from divlearn.fitting.progress import say, track
 from divlearn.fitting.regression import Numbered
 from divlearn.heads.losses import LOSSES, Loss, RidgeLoss, SoftmaxLoss
-from divlearn.iddl.atoms import Variant, are_filters, initial_filters, make_variant, uses_line
+from divlearn.iddl.atoms import (
+    Point,
+    Variant,
+    are_filters,
+    initial_filters,
+    make_variant,
+    uses_line,
+)
 from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.judging import (
-    Choice,
+    Candidate,
     Embedded,
-    choose_heads,
-    choose_penalty,
     name_point,
+    nested_row_losses,
     search_plane,
-    shares_without_each,
+    solve_candidates,
+    train_candidates,
 )
 from divlearn.iddl.learning import (
     Ensemble,
@@ -45,7 +52,7 @@ from divlearn.iddl.learning import (
     train_folds,
 )
 from divlearn.iddl.objective import Settings
-from divlearn.iddl.training import Part, Task, count_workers, make_task, start_model, sum_scores
+from divlearn.iddl.training import Split, Task, count_workers, make_task, start_model, sum_scores
 from divlearn.log_vectors import log_vectors
 from divlearn.sharded.blocks import Block, block_in_memory, fingerprint_block, targets_block
 from divlearn.sharded.opening import is_sharded, open_shards, open_training
@@ -54,14 +61,14 @@ from divlearn.threads import limit_blas, side_by_side
 from divlearn.tolerances import LEARNING_ACCURACY
 
 _PENALTIES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
-_LEARNED_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)  # for penalty="cv"
-_LEARNING_PENALTY = 5e-3  # while the atoms move: they overfit through a head that is free to
+_TRAINING_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)  # for penalty="cv"
+_LEARNING_PENALTY = 5e-3  # while the atoms move, which overfit if the head is not regularised
 _TETHER = 1e-3
 _ITERATIONS, _FEWEST_ITERATIONS = 10, 3
 _MOST_WORK = 10**12  # matrices x atoms x size^3 x iterations: five minutes of one core
-_RANKS = (1, 4)  # beside full rank: models of other ranks err on other matrices
-_SCREENING_FOLDS = 4  # where nothing is averaged
-_MANY = 1000  # matrices: if none is wrong, more than 0.3 % of new ones are unlikely to be
+_RANKS = (1, 4)  # beside full rank: models of different ranks make errors on different matrices
+_SCREENING_FOLDS = 4  # for the choices of a single model
+_SOLVED_SIZE = 1000  # matrices: without an error, more than 0.3 % on new ones are unlikely
 
 
 class IDDLPredictor(IDDLBase):
@@ -75,8 +82,8 @@ class IDDLPredictor(IDDLBase):
     def _sharded_task(self, shards: Shards, seeds: tuple[int, int]) -> Task: ...
 
     @abstractmethod
-    def _keep_held_out(self, learned: Learned, task: Task) -> None:
-        """Keep what held-out scores say of the training matrices."""
+    def _set_held_out(self, learned: Learned, task: Task) -> None:
+        """Set the attributes with held-out predictions of the training matrices."""
 
     @fit_method
     def fit(
@@ -91,10 +98,10 @@ class IDDLPredictor(IDDLBase):
         Parameters
         ----------
         X : array-like, shape (n_matrices, d, d), or shards
-            Shards are whatever `divlearn.sharded.open_shards` takes, such as a Dask array or files,
-            which are read where they are. ``cv`` and ``groups`` must then be None, and `oof_proba_`
-            is empty. A sample of 10,000 matrices determines the initial atoms and the values of
-            "auto".
+            Shards are data that `divlearn.sharded.open_shards` takes, such as a Dask array or
+            files, which are read where they are. ``cv`` and ``groups`` must then be None, and
+            `oof_proba_` is empty. A sample of 10,000 matrices determines the initial atoms and the
+            values of "auto".
         y : array-like, shape (n_matrices,), or shards likewise; None for opened shards
             Classes, or numbers, which may also have the shape (n_matrices, n_outputs).
         sample_weight : array-like, shape (n_matrices,), optional
@@ -119,40 +126,40 @@ class IDDLPredictor(IDDLBase):
                 raise ValueError("groups must be None for data in shards; pass an array in memory")
             else:
                 task = self._sharded_task(shards, seeds)
-            self._keep_held_out(self._fit(task, seeds[1]), task)
+            self._set_held_out(self._fit(task, seeds[1]), task)
         return self
 
     def fit_training(self, training: Folded) -> Self:
-        """Fit to data that was checked, and to logarithms that others have computed."""
+        """Fit to checked data, whose log-vectors several estimators may share."""
         self._check_parameters()
         data = cast(Labelled | Numbered, training.data)
         block = block_in_memory(training.engine, data.matrices, None, np.ones(len(data.matrices)))
-        task = replace(make_task(block, data, training.folds), known=training)
-        self._keep_held_out(self._fit(task, draw_seed(self.random_state)), task)
+        task = replace(make_task(block, data, training.folds), cache=training)
+        self._set_held_out(self._fit(task, draw_seed(self.random_state)), task)
         return self
 
     def _fit(self, task: Task, seed: int) -> Learned:
-        """Choose, train and keep the best."""
+        """Train and average models of all ranks, add discriminants, and set attributes."""
         with limit_blas(1):
-            kept: list[Learned] = []
-            with stoppable(lambda: kept):
+            ranks: list[Learned] = []
+            with stoppable(lambda: ranks):
                 for rank in self._ranks(task):
-                    kept.append(self._learn(task, seed, rank))
-                    if is_interrupted() or self._is_solved(kept[-1].choice, task):
+                    ranks.append(self._learn(task, seed, rank))
+                    if is_interrupted() or self._is_solved(ranks[-1].choice, task):
                         break
-            joined = join_ranks(kept, task) if len(kept) > 1 else kept[0]
-            self._keep_losses(joined, task)
+            learned = join_ranks(ranks, task) if len(ranks) > 1 else ranks[0]
+            self._set_held_out_losses(learned, task)
             if self.loss == "auto" and self._averages(task) and task.codes is not None:
-                with stoppable(lambda: joined):
-                    joined = add_discriminants(joined, task)
-        self._keep(joined, task)
-        return joined
+                with stoppable(lambda: learned):
+                    learned = add_discriminants(learned, task)
+        self._set_learned(learned, task)
+        return learned
 
-    def _is_solved(self, choice: Choice, task: Task) -> bool:
-        """Whether so many held-out matrices are right, all of them, that learning gains nothing."""
-        if self.max_iter != "auto" or task.codes is None or len(choice.rows) < _MANY:
+    def _is_solved(self, candidate: Candidate, task: Task) -> bool:
+        """Whether a candidate makes no error on enough held-out matrices, so that learning ends."""
+        if self.max_iter != "auto" or task.codes is None or len(candidate.rows) < _SOLVED_SIZE:
             return False
-        return bool((choice.scores.argmax(axis=1) == task.codes[choice.rows]).all())
+        return bool((candidate.scores.argmax(axis=1) == task.codes[candidate.rows]).all())
 
     def _averages(self, task: Task) -> bool:
         """Whether models of folds are averaged; there are none where nothing can be held out."""
@@ -170,81 +177,81 @@ class IDDLPredictor(IDDLBase):
         return [None, *(rank for rank in _RANKS if usual and 2 * rank <= d)]
 
     def _learn(self, task: Task, seed: int, rank: int | None = None) -> Learned:
-        """Train one model of everything, or models of the folds."""
-        n_atoms = self._count_atoms(task.n_seen, task.n_groups, rank)
-        losses, given = self._losses(task), self._how.fixed_penalty(task.n_seen)
+        """Train one model on all data, or one model per fold."""
+        n_atoms = self._count_atoms(task.n_matrices, task.n_classes, rank)
+        losses, penalty = self._losses(task), self._recipe.fixed_penalty(task.n_matrices)
         settings = self._settings(task, losses[0], n_atoms, rank, seed)
-        make_atoms = partial(self._first_atoms, task, n_atoms, seed, rank)
-        whole = None
+        make_atoms = partial(self._make_atoms, task, n_atoms, seed, rank)
+        single = None
         if not self._averages(task):  # one model; folds then only choose the settings
-            atoms = make_atoms(np.arange(len(task.wanted)))
-            whole = Part(task.shards, task.targets, atoms)
+            atoms = make_atoms(np.arange(len(task.sample_targets)))
+            single = Split(task.shards, task.targets, atoms)
             if not task.folds:
-                return learn_single(whole, settings, self._variant(whole), [], [])
+                return learn_single(single, settings, self._variant(single), [], [])
         n_workers = count_workers(task.shards, task.targets)
-        begin = [partial(task.part, number, make_atoms) for number in range(len(task.folds))]
-        begun = zip(side_by_side(begin, n_workers), track(task.folds, "starts"), strict=True)
-        parts = [part for part, _ in begun]
-        *pairs, pair = self._search_plane(parts, settings, task)
-        variants = [self._variant(part, one) for part, one in zip(parts, pairs, strict=True)]
+        calls = [partial(task.split, fold, make_atoms) for fold in range(len(task.folds))]
+        tracked = zip(side_by_side(calls, n_workers), track(task.folds, "starts"), strict=True)
+        splits = [split for split, _ in tracked]
+        *points, point = self._search_plane(splits, settings, task)
+        variants = list(map(self._variant, splits, points))
 
-        def choose(features: Sequence[RealArray]) -> list[list[Choice]]:
-            penalties = _PENALTIES if given is None else (given,)
-            return choose_heads(parts, features, losses, penalties, task.judge)
+        def solve(features: Sequence[RealArray]) -> list[list[Candidate]]:
+            penalties = _PENALTIES if penalty is None else (penalty,)
+            return solve_candidates(splits, features, losses, penalties, task.row_losses)
 
-        first: Embedded = [], []
-        if self._how.penalty == "cv":
-            variant = self._variant(parts[0], pair)
-            starts = [choose_penalty(parts, settings, variant, _LEARNED_PENALTIES, task.judge)]
+        initial = Embedded([], [])
+        if self._recipe.penalty == "cv":
+            args = settings, self._variant(splits[0], point), _TRAINING_PENALTIES, task.row_losses
+            candidates = [train_candidates(splits, *args)]
         else:
-            known = zip(parts, variants, strict=True)
-            start = [partial(start_model, part, settings, one, task.sample) for part, one in known]
-            models, features = zip(*side_by_side(start, n_workers), strict=True)
-            first, starts = (models, features), choose(features)
-            if self._is_solved(min(chain(*starts), key=attrgetter("held_out_loss")), task):
+            folds = zip(splits, variants, strict=True)
+            starts = [partial(start_model, split, settings, v, task.sample) for split, v in folds]
+            initial = Embedded(*zip(*side_by_side(starts, n_workers), strict=True))
+            candidates = solve(initial.features)
+            if self._is_solved(min(chain(*candidates), key=attrgetter("held_out_loss")), task):
                 settings = replace(settings, max_iter=0)
-        if whole is not None:
-            return learn_single(
-                whole, settings, self._variant(whole, pair), list(chain(*starts)), parts
-            )
-        whole = Part(task.shards, task.targets, parts[0].atoms)
-        trained = train_folds(parts, settings, variants, first[0])
-        return Ensemble(whole, parts, first, starts, trained, choose, task.judge).best()
+        if single is not None:
+            variant = self._variant(single, point)
+            return learn_single(single, settings, variant, list(chain(*candidates)), splits)
+        whole = Split(task.shards, task.targets, splits[0].atoms)
+        trained = train_folds(splits, settings, variants, initial.models)
+        return Ensemble(whole, splits, initial, candidates, trained, solve, task.row_losses).best()
 
     def _search_plane(
-        self, parts: Sequence[Part], settings: Settings, task: Task
-    ) -> Sequence[tuple[float, float] | None]:
-        """Find where divergences start, for every fold and for all data; None if that is given."""
+        self, splits: Sequence[Split], settings: Settings, task: Task
+    ) -> Sequence[Point | None]:
+        """Find initial (alpha, beta) for every fold and for all data; None if given."""
         if not self._searches_plane():
-            return [None] * (len(parts) + 1)
-        search = partial(search_plane, parts, settings, task.judge, tied=self.divergence == "V")
-        found = stage("plane", search)
-        say(self, f"divergences start at alpha={found[-1][0]:g}, beta={found[-1][1]:g}")
-        return found
+            return [None] * (len(splits) + 1)
+        tied = self.divergence == "V"
+        search = partial(search_plane, splits, settings, task.row_losses, tied=tied)
+        points = stage("plane", search)
+        say(self, f"divergences start at alpha={points[-1][0]:g}, beta={points[-1][1]:g}")
+        return points
 
-    def _variant(self, part: Part, pair: tuple[float, float] | None = None) -> Variant:
-        start = self._how.start if pair is None else pair
-        rank = part.atoms.shape[2] if are_filters(part.atoms) else None
-        return make_variant(self.divergence, len(part.atoms), start, rank)
+    def _variant(self, split: Split, point: Point | None = None) -> Variant:
+        start = self._recipe.start if point is None else point
+        rank = split.atoms.shape[2] if are_filters(split.atoms) else None
+        return make_variant(self.divergence, len(split.atoms), start, rank)
 
-    def _first_atoms(
+    def _make_atoms(
         self, task: Task, n_atoms: int, seed: int, rank: int | None, rows: Indices
     ) -> RealArray:
-        """Find the atoms that a model of some rows of the sample starts from."""
+        """Make the initial atoms of a model that is trained on these rows of the sample."""
         X, n_centres = task.sample.matrices[rows], n_atoms
         if rank is not None:
-            n_centres = min(n_atoms, self._count_atoms(task.n_seen, task.n_groups))
+            n_centres = min(n_atoms, self._count_atoms(task.n_matrices, task.n_classes))
 
         def logarithms() -> RealArray:
             data = task.sample.data
-            vectors = task.known.once("log vectors", lambda: log_vectors(data.there))
+            vectors = task.cache.once("log vectors", lambda: log_vectors(data.there))
             return vectors[to_device_of(rows, vectors)]
 
         def find_centres() -> RealArray:
             codes = None if task.codes is None else task.codes[rows]
-            return self._start(X, codes, n_centres, seed, logarithms)
+            return self._initial_atoms(X, codes, n_centres, seed, logarithms)
 
-        centres = task.known.once(("centres", n_centres, rows.tobytes()), find_centres)
+        centres = task.cache.once(("centres", n_centres, rows.tobytes()), find_centres)
         if rank is None:
             return centres
         return initial_filters(X, centres, n_atoms, rank, np.random.RandomState(seed))
@@ -257,35 +264,35 @@ class IDDLPredictor(IDDLBase):
         return (RidgeLoss(),) if task.codes is None else (SoftmaxLoss(), RidgeLoss())
 
     def _iterations(self, task: Task, n_atoms: int, rank: int | None) -> int:
-        """Return the most iterations; on a CPU, "auto" limits the work of atoms of full rank."""
+        """Return the maximum number of iterations; on a CPU, "auto" limits that of full rank."""
         if self.max_iter != "auto":
             return int(self.max_iter)
         if rank is not None or on_device(task.sample.data.there):
             return _ITERATIONS
-        work = max(len(task.folds), 1) * len(task.wanted) * n_atoms * task.shards.d**3
+        work = max(len(task.folds), 1) * len(task.sample_targets) * n_atoms * task.shards.d**3
         return int(np.clip(_MOST_WORK // work, _FEWEST_ITERATIONS, _ITERATIONS))
 
     def _settings(
         self, task: Task, loss: Loss, n_atoms: int, rank: int | None, seed: int
     ) -> Settings:
-        how, given = self._how, self._how.fixed_penalty(task.n_seen)
+        recipe, penalty = self._recipe, self._recipe.fixed_penalty(task.n_matrices)
         return Settings(
-            # Heads that are solved for again in the end need few digits while atoms move.
+            # Few digits suffice while atoms move if heads are refitted in the end.
             loss.with_tolerance() if self._averages(task) else loss,
-            penalty=_LEARNING_PENALTY if given is None else given,
-            tether=_TETHER if how.solver == "joint" and self._averages(task) else 0.0,
-            solver=how.solver,
+            penalty=_LEARNING_PENALTY if penalty is None else penalty,
+            tether=_TETHER if recipe.solver == "joint" and self._averages(task) else 0.0,
+            solver=recipe.solver,
             max_iter=self._iterations(task, n_atoms, rank),
-            learn_atoms="atoms" in how.moved,
-            learn_parameters="divergences" in how.moved,
+            learn_atoms="atoms" in recipe.moved,
+            learn_parameters="divergences" in recipe.moved,
             seed=seed,
         )
 
     def _cv(self) -> Splitter:
-        """Return the folds to choose by, though a single model is trained on everything."""
+        """Return the folds for choices; a single model, which `cv=None` means, needs them too."""
         return _SCREENING_FOLDS if self.cv is None else self.cv
 
-    def _keep(self, learned: Learned, task: Task) -> None:
+    def _set_learned(self, learned: Learned, task: Task) -> None:
         choice = learned.choice
         self.models_, self.starts_ = learned.models, learned.starts
         self.discriminants_ = learned.discriminants
@@ -297,22 +304,22 @@ class IDDLPredictor(IDDLBase):
             self.message_ += "; all held-out matrices are right without learning"
         self.stop_reasons_, self.history_ = learned.stop_reasons, learned.history
         if learned.discriminants:
-            shares = shares_without_each(learned.without, [held for _, held in task.folds])
-            self.held_out_losses_["with discriminants"] = task.sum_held_out(shares)
+            losses = nested_row_losses(learned.fold_choices, [held for _, held in task.folds])
+            self.held_out_losses_["with discriminants"] = task.sum_by_group(losses)
         self.n_features_in_ = task.shards.d
         say(self, f"loss {self.loss_}, penalty={self.penalty_:g}: {self.message_}")
 
-    def _keep_losses(self, learned: Learned, task: Task) -> None:
-        """Keep held-out losses of linear heads that see one divergence or all, group by group."""
-        losses = {name_point(*point): one for point, one in learned.fixed.items()}
-        if learned.without:
-            held_out = [held for _, held in task.folds]
-            losses["model"] = shares_without_each(learned.without, held_out)
+    def _set_held_out_losses(self, learned: Learned, task: Task) -> None:
+        """Set losses by group, of linear heads on all divergences and on each one alone."""
+        losses = {name_point(*point): values for point, values in learned.pair_losses.items()}
+        if learned.fold_choices:
+            held = [rows for _, rows in task.folds]
+            losses["model"] = nested_row_losses(learned.fold_choices, held)
             # Of standardised numbers, or of equal probabilities.
-            chance = 1.0 if task.codes is None else float(np.log(task.wanted.shape[1]))
-            weights = task.weights[np.concatenate(held_out)]
+            chance = 1.0 if task.codes is None else float(np.log(task.n_classes))
+            weights = task.weights[np.concatenate(held)]
             losses["chance"] = chance * weights / weights.sum()
-        self.held_out_losses_ = {name: task.sum_held_out(one) for name, one in losses.items()}
+        self.held_out_losses_ = {name: task.sum_by_group(values) for name, values in losses.items()}
 
     def _scores(self, X: ArrayLike) -> RealArray:
         check_is_fitted(self)

@@ -1,4 +1,4 @@
-"""Solvers: the joint one moves everything at once, the paper's moves one block after another."""
+"""Solvers: joint optimisation by L-BFGS, and the paper's block-coordinate descent."""
 
 import time
 from dataclasses import replace
@@ -23,13 +23,13 @@ from divlearn.optim.problem import Problem, Progress, Trial
 from divlearn.sharded.blocks import Block
 from divlearn.spd import usable
 
-_WITHIN = ("atoms", "parameters")  # blocks that do not end an iteration
+_INNER_BLOCKS = ("atoms", "parameters")  # blocks that do not end an iteration
 
 
 class Run:
-    """A solver under way, and its result: the last point, which is one if the user stops it too."""
+    """The state of a solver, and its result, also if the user interrupts it."""
 
-    message: str  # why the solver stopped, in a sentence
+    message: str  # why the solver stopped
     history: dict[str, NDArray[np.generic]]
 
     def __init__(self, objective: Objective, start: Trial, max_iter: int) -> None:
@@ -42,7 +42,7 @@ class Run:
         check_finite(trial.value, "the objective", f"in iteration {iteration}, after {block}")
         self.trial, self.n_iter = trial, iteration
         self._add(gradient_norm, block)
-        if block not in _WITHIN:
+        if block not in _INNER_BLOCKS:
             tell("iterations", iteration, self._max_iter, f"objective {trial.value:.6g}")
 
     def _add(self, gradient_norm: float, block: str) -> None:
@@ -51,15 +51,15 @@ class Run:
         seconds = time.perf_counter() - self._started
         self._rows.append((trial.value, gradient_norm, block, pairs, seconds, eigenproblems))
 
-    def say_if_flat(self, before: float, tol: float, what: str) -> str | None:
-        """Say so if the objective was lowered by at most `tol` of it."""
-        gain = before - self.trial.value
-        share = gain / abs(before) if before else 0.0
-        message = f"{what} lowered the objective by a relative {share:.2g} <= tol={tol:g}"
-        return message if gain <= tol * abs(before) else None
+    def converged(self, previous: float, tol: float, unit: str) -> str | None:
+        """Return a message if an iteration lowered the objective by at most `tol` of it."""
+        gain = previous - self.trial.value
+        relative = gain / abs(previous) if previous else 0.0
+        message = f"{unit} lowered the objective by a relative {relative:.2g} <= tol={tol:g}"
+        return message if gain <= tol * abs(previous) else None
 
     def interrupted(self) -> Self:
-        """End where it is, be it at the start."""
+        """End at the current point, or at the initial one."""
         if not self._rows:
             self._add(np.nan, "start")
         return self.end(f"interrupted by the user in iteration {self.n_iter + 1}")
@@ -74,7 +74,7 @@ class Run:
 
 
 def first_trial(objective: Objective, start: Dictionary) -> Trial:
-    """Compute the objective where a solver starts; raise where there is nothing to start from."""
+    """Compute the initial objective; raise if it is not finite."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             trial = objective.evaluate(start)
@@ -91,58 +91,58 @@ def first_trial(objective: Objective, start: Dictionary) -> Trial:
 def solve_joint(
     objective: Objective, start: Dictionary, *, max_iter: int, tol: float, seed: int = 0
 ) -> Run:
-    """Move all atoms and parameters by L-BFGS, until the gradient is at most `tol` of the first."""
-    objective.tracing = True  # the gradient of nearly every trial is wanted next
-    first = first_trial(objective, objective.reside(start))
-    run, largest = Run(objective, first, max_iter), 0.0
+    """Optimise all by L-BFGS, until the gradient norm is at most `tol` of the initial one."""
+    objective.tracing = True  # nearly every trial is followed by its gradient
+    initial = first_trial(objective, objective.reside(start))
+    run, initial_norm = Run(objective, initial, max_iter), 0.0
 
     def callback(progress: Progress) -> str | None:
-        nonlocal largest
+        nonlocal initial_norm
         if is_interrupted() and progress.n_iter < max_iter:  # in another model's thread
             raise KeyboardInterrupt
         norm = progress.gradient_norm
-        largest = norm if progress.n_iter == 0 else largest
+        initial_norm = norm if progress.n_iter == 0 else initial_norm
         run.note(progress.n_iter, progress.trial, norm, "joint")
-        if not norm <= tol * largest:
+        if not norm <= tol * initial_norm:
             return None
-        share = norm / largest if largest else 0.0
-        return f"the gradient fell to {share:.2g} of its start, <= tol={tol:g}"
+        relative = norm / initial_norm if initial_norm else 0.0
+        return f"the gradient fell to {relative:.2g} of its start, <= tol={tol:g}"
 
     with stoppable():
         result = minimize_lbfgs(
-            objective, first, max_iter=max_iter, tol=0.0, first_step=0.2, callback=callback
+            objective, initial, max_iter=max_iter, tol=0.0, first_step=0.2, callback=callback
         )
         return run.end(result.message)
     return run.interrupted()
 
 
-_INNER = 8  # steps of conjugate gradients per atom, and of spectral projected gradients
+_INNER_STEPS = 8  # of conjugate gradients per atom, and of spectral projected gradients
 
 
 def solve_bcd(
     objective: Objective, start: Dictionary, *, max_iter: int, tol: float, seed: int = 0
 ) -> Run:
-    """Take turns; stop where an iteration lowers the objective by at most `tol` of it."""
+    """Alternate between blocks, until an iteration lowers the objective by at most `tol` of it."""
     trial, iteration = first_trial(objective, start), 0
     run = Run(objective, trial, max_iter)
     with stoppable():
         run.note(0, trial, np.nan, "start")
         while iteration < max_iter:
-            before = trial.value
+            previous = trial.value
             iteration += 1
             norm = 0.0
             if objective.learn_atoms:
                 for atom in range(len(trial.point.frames)):
-                    trial, last = _update_atom(objective, trial, atom)
-                    norm = max(norm, last)
+                    trial, block_norm = _update_atom(objective, trial, atom)
+                    norm = max(norm, block_norm)
                 run.note(iteration, trial, norm, "atoms")
             if objective.learn_parameters:
-                trial, last = _update_parameters(objective, trial)
-                norm = max(norm, last)
-                run.note(iteration, trial, last, "parameters")
+                trial, block_norm = _update_parameters(objective, trial)
+                norm = max(norm, block_norm)
+                run.note(iteration, trial, block_norm, "parameters")
             trial = objective.solve_head(trial.point, trial.memo.V)
             run.note(iteration, trial, norm, "head")
-            if message := run.say_if_flat(before, tol, "an iteration"):
+            if message := run.converged(previous, tol, "an iteration"):
                 return run.end(message)
         return run.end(f"max_iter={max_iter} reached")
     return run.interrupted()
@@ -152,31 +152,30 @@ def _update_atom(objective: Objective, trial: Trial, atom: int) -> tuple[Trial, 
     block = AtomBlock(objective, trial.point, trial.memo, atom)
     frames = trial.point.frames
     start = replace(trial, point=frames[atom])
-    result = minimize_conjugate_gradient(block, start, max_iter=_INNER, tol=0.0)
-    moved = frames.copy()
-    moved[atom] = result.trial.point
-    point = Dictionary(moved, trial.point.parameters)
+    result = minimize_conjugate_gradient(block, start, max_iter=_INNER_STEPS, tol=0.0)
+    frames = frames.copy()
+    frames[atom] = result.trial.point
+    point = Dictionary(frames, trial.point.parameters)
     return replace(result.trial, point=point), result.gradient_norm
 
 
 def _update_parameters(objective: Objective, trial: Trial) -> tuple[Trial, float]:
     block = ParameterBlock(objective, trial.point, trial.memo)
     start = replace(trial, point=trial.point.parameters)
-    result = minimize_projected_gradient(block, start, max_iter=_INNER, tol=0.0)
+    result = minimize_projected_gradient(block, start, max_iter=_INNER_STEPS, tol=0.0)
     point = Dictionary(trial.point.frames, result.trial.point)
     return replace(result.trial, point=point), result.gradient_norm
 
 
 class AtomBlock(Problem):
-    """The objective as a function of one atom, head and all else held."""
+    """The objective as a function of one atom, with all else and the head fixed."""
 
     def __init__(self, objective: Objective, point: Dictionary, memo: Memo, atom: int) -> None:
-        self._objective = objective
-        self._memo = memo
+        self._objective, self._memo = objective, memo
         alpha, beta = objective.variant.expand(point.parameters)
         self._alpha, self._beta = alpha[atom : atom + 1], beta[atom : atom + 1]
-        pairs = alpha.shape[1]
-        self._columns = slice(atom * pairs, (atom + 1) * pairs)
+        n_pairs = alpha.shape[1]
+        self._columns = slice(atom * n_pairs, (atom + 1) * n_pairs)
 
     def trial(self, frame: RealArray) -> Trial:
         objective, shards = self._objective, self._objective.shards
@@ -184,8 +183,8 @@ class AtomBlock(Problem):
         if not usable(atom):
             return Trial(frame, np.inf)
         objective.eigenproblems += shards.n_matrices
-        shared = self._columns, atom, self._alpha, self._beta
-        V = shards.hold(_replace_columns, *shared, parts=[self._memo.V])
+        args = self._columns, atom, self._alpha, self._beta
+        V = shards.hold(_replace_columns, *args, parts=[self._memo.V])
         return objective.hold_head(frame, V, self._memo.head)
 
     def gradient(self, trial: Trial) -> RealArray:
@@ -204,12 +203,10 @@ class AtomBlock(Problem):
 
 
 class ParameterBlock(Problem):
-    """The objective as a function of the parameters, atoms and head held."""
+    """The objective as a function of the parameters, with atoms and head fixed."""
 
     def __init__(self, objective: Objective, point: Dictionary, memo: Memo) -> None:
-        self._objective = objective
-        self._head = memo.head
-        self._atoms = point.atoms
+        self._objective, self._head, self._atoms = objective, memo.head, point.atoms
 
     def trial(self, parameters: RealArray) -> Trial:
         V = self._objective.encode(self._atoms, parameters)
@@ -218,8 +215,8 @@ class ParameterBlock(Problem):
     def gradient(self, trial: Trial) -> RealArray:
         variant = self._objective.variant
         alpha, beta = variant.expand(trial.point)
-        _, *slopes = self._objective.pull(trial.memo, self._atoms, alpha, beta, parameters=True)
-        return variant.pull(*map(to_host, slopes))
+        _, *in_pairs = self._objective.pull(trial.memo, self._atoms, alpha, beta, parameters=True)
+        return variant.pull(*map(to_host, in_pairs))
 
     def move(self, parameters: RealArray, step: RealArray) -> RealArray:
         return np.maximum(parameters + step, 0)

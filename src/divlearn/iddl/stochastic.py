@@ -1,4 +1,4 @@
-"""Learning from minibatches: Riemannian Adam in moving frames, with a head that follows."""
+"""Learning from minibatches: Riemannian Adam in moving frames, with Newton steps of the head."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -22,28 +22,30 @@ from divlearn.sharded.targets import Targets
 from divlearn.spd import usable
 from divlearn.threads import limit_blas
 
-_FIRST_STEP = 0.1  # way of an atom in a minibatch, in units of the metric
-_SHORTEST_STEP = 1e-4  # below, an epoch that fails is the last
-_HEAD_RATE = 0.2  # of a Newton step: about five minibatches make up the mind of the head
-_LEAST_CURVATURE = 0.1  # few samples of a minibatch lie in the corner of a hinge, or none
-_BATCH = 64  # matrices per minibatch, at least; fewer matrices are one
-_MOST_BATCHES = 20_000  # of an epoch: after that many steps it is time to look at the objective
-_ROOM = 1e208  # factor of gradients that must not overflow: their squares are summed up
-_DECAY = 0.9  # of both moments: with one decay for both no step is longer than it says
-_FLAT = 1e-8  # of the largest second moment's root: groups below have no gradient but rounding
+_FIRST_STEP = 0.1  # length of an atom's step in a minibatch, in units of the metric
+_SHORTEST_STEP = 1e-4  # if an epoch with shorter steps raises the objective, the solver stops
+_HEAD_RATE = 0.2  # of a Newton step: the head is an average over about five minibatches
+_LEAST_CURVATURE = 0.1  # for minibatches with no samples in the corners of hinges
+_BATCH = 64  # least number of matrices per minibatch; fewer make one minibatch
+_MOST_BATCHES = 20_000  # per epoch, after which the objective of all data is computed
+_ROOM = 1e208  # factor by which gradients must not overflow, as their squares are summed
+_DECAY = 0.9  # of both moments: with equal decays, no step is longer than the step size
+_FLAT = 1e-8  # relative to the largest root of a second moment: below, gradients are rounding error
 
-Spread = tuple[RealArray, RealArray, RealArray]  # mean of features, eigenvalues and -vectors
+# Mean of the features of all data; eigenvalues and eigenvectors of their covariance.
+Spread = tuple[RealArray, RealArray, RealArray]
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Running moments of noisy gradients, and the direction Adam takes from them.
+    """Running moments of noisy gradients, and the direction of Adam.
 
     The second moment is one number for each factor of a product of manifolds (Becigneul and Ganea,
-    2019): rotating its frame changes nothing. No factor of a direction is longer than one.
+    2019), which makes it invariant to rotations of frames. No factor of a direction is longer than
+    one.
     """
 
-    groups: IntArray  # of every coordinate, from 0
+    groups: IntArray  # number of the factor that each coordinate belongs to
     first: RealArray  # (n_coordinates,)
     second: RealArray  # (n_groups,)
     count: int = 0  # of gradients seen
@@ -60,11 +62,11 @@ class Moments:
 
     @property
     def mean(self) -> RealArray:
-        """Running mean of the gradients; needs one."""
+        """Running mean of the gradients, at least one."""
         return self.first / (1 - _DECAY**self.count)
 
     def direction(self) -> RealArray:
-        """Where to go, in units of the step size; needs a gradient."""
+        """Direction of the next step, in units of the step size."""
         root = np.sqrt(self.second / (1 - _DECAY**self.count))
         divisor = np.where(root > _FLAT * root.max(), root, np.inf)
         return -self.mean / divisor[self.groups]
@@ -75,18 +77,18 @@ class Learner:
     r"""A dictionary and a head that learn from one minibatch at a time.
 
     Atoms and parameters take a step of Adam, :math:`A_k \leftarrow A_k e^{\eta P_k / 2}`, with one
-    second moment per atom and one per parameter: congruence and rotations of the frames change
-    nothing. The head is not solved for, which on a minibatch would fit its noise, but takes a
-    fifth of a Newton step,
+    second moment per atom and one per parameter, so that steps are invariant to congruence and to
+    rotations of the frames. The head is not solved for, which would fit the noise of a minibatch,
+    but takes a fifth of a Newton step,
 
     .. math:: W \leftarrow W - \tfrac15 \, G_W \, (c \Sigma + 2 \gamma I)^{-1}
 
-    with :math:`G_W` its gradient on the minibatch, :math:`\Sigma` the covariance of the features
-    when all data was last seen, and c the mean curvature of the loss on the minibatch (one for
+    with :math:`G_W` its gradient on the minibatch, :math:`\Sigma` the covariance of the features of
+    all data after the last epoch, and c the mean curvature of the loss on the minibatch (one for
     ridge: then this is recursive least squares with forgetting). Features are standardised by the
     minibatch.
 
-    Learners do not change: a step gives a new one, and the old one undoes it.
+    Learners are immutable: a step returns a new one, and dropping it undoes the step.
     """
 
     point: Dictionary
@@ -96,20 +98,20 @@ class Learner:
 
     @classmethod
     def start(cls, objective: Objective, trial: Trial) -> Self:
-        """Start where the objective was computed on data that determines a head."""
+        """Start from a trial on all data, which has a head."""
         point = trial.point
         n_atoms, d = point.frames.shape[:2]
-        each = n_atoms + np.arange(len(point.parameters))
-        groups = np.concatenate([np.repeat(np.arange(n_atoms), d * d), each])
+        parameter_groups = n_atoms + np.arange(len(point.parameters))
+        groups = np.concatenate([np.repeat(np.arange(n_atoms), d * d), parameter_groups])
         return cls(point, trial.memo.head, _spread(objective, trial), Moments.start(groups))
 
     def settle(self, objective: Objective, trial: Trial) -> Self:
-        """Continue from where the head was solved for on all data; the moments stay."""
+        """Continue from a trial on all data, with the moments of this learner."""
         spread = _spread(objective, trial)
         return replace(self, point=trial.point, head=trial.memo.head, spread=spread)
 
     def step(self, batch: Objective, step_size: float) -> Self:
-        """Learn from a minibatch; raise where earlier steps were too long to compute with."""
+        """Learn from a minibatch; raise if earlier steps were so long that computations fail."""
         if not usable(self.point.atoms):
             raise FloatingPointError("atoms are too close to singular; steps were too long")
         V, where = batch.encode(self.point.atoms, self.point.parameters), "on a minibatch"
@@ -124,35 +126,30 @@ class Learner:
 
     def _follow(self, batch: Objective, trial: Trial) -> Head:
         """Take part of a Newton step of the head."""
-        head, (middle, squares, vectors) = self.head, self.spread
+        (weights, bias), (mean, values, vectors) = self.head, self.spread
+        args = trial.memo.feature_map, batch.loss, self.head, mean
         in_weights, in_bias, size = batch.shards.reduce(
-            head_slopes,
-            trial.memo.feature_map,
-            batch.loss,
-            head,
-            middle,
-            parts=[batch.targets, trial.memo.V],
+            head_slopes, *args, parts=[batch.targets, trial.memo.V]
         )
-        # Twice, for the typical size of a Hessian is about half of its norm.
+        # Twice, as the typical size of a Hessian is about half of its norm.
         curvature = 1.0 if batch.loss.quadratic else max(2 * size, _LEAST_CURVATURE)
-        gradient = in_weights + 2 * batch.gamma * head[0]
-        scale = curvature * squares + 2 * batch.gamma
+        gradient = in_weights + 2 * batch.gamma * weights
+        scale = curvature * values + 2 * batch.gamma
         inverse = np.where(scale > 0, 1 / np.where(scale > 0, scale, 1), 0)
         step = _HEAD_RATE * (gradient @ vectors * inverse) @ vectors.T
-        bias = head[1]
         if batch.loss.bias:
-            bias = bias + step @ middle - _HEAD_RATE * in_bias / curvature
-        return head[0] - step, bias
+            bias = bias + step @ mean - _HEAD_RATE * in_bias / curvature
+        return weights - step, bias
 
 
 def solve_stochastic(
     objective: Objective, start: Dictionary, *, max_iter: int, tol: float, seed: int = 0
 ) -> Run:
-    """Move atoms and parameters by Riemannian Adam on minibatches, for many matrices.
+    """Optimise atoms and parameters by Riemannian Adam on minibatches, for many matrices.
 
     An iteration is an epoch, see `Learner`, after which the head is solved for on all data. An
-    epoch that raises the objective is undone, and the steps are halved. Stop where an epoch lowers
-    it by at most `tol` of it. No more than one encoding of all data is held at any time.
+    epoch that raises the objective is undone, and the steps are halved. Stop when an epoch lowers
+    it by at most `tol` of it. At most one encoding of all data is in memory.
     """
     trial = first_trial(objective, start)
     learner, trial = Learner.start(objective, trial), _on_host(trial)
@@ -161,24 +158,24 @@ def solve_stochastic(
     with stoppable():
         run.note(0, trial, np.nan, "start")
         while iteration < max_iter:
-            before = trial.value
+            previous = trial.value
             iteration += 1
-            ended, random = _pass_over(objective, learner, step_size, random)
-            following = objective.trial(ended.point) if ended else None
-            lower, reached = False, following.value if following else np.inf
-            if ended and following and reached <= before:
+            last_learner, random = _learn_epoch(objective, learner, step_size, random)
+            following = objective.trial(last_learner.point) if last_learner else None
+            lower, value = False, following.value if following else np.inf
+            if last_learner and following and value <= previous:
                 lower = True
-                learner = ended.settle(objective, following)
+                learner = last_learner.settle(objective, following)
                 trial = _on_host(following)
             else:
                 step_size /= 2
-            del following  # the next encoding needs its room
-            run.note(iteration, trial, _norm(objective, ended), "stochastic")
-            if lower and (message := run.say_if_flat(before, tol, "an epoch")):
+            del following  # frees memory for the next encoding
+            run.note(iteration, trial, _gradient_norm(objective, last_learner), "stochastic")
+            if lower and (message := run.converged(previous, tol, "an epoch")):
                 return run.end(message)
             if step_size < _SHORTEST_STEP:
                 where = f"after an epoch of steps of size {2 * step_size:.2g}"
-                check_finite(reached, "the objective", where, or_infinite=True)
+                check_finite(value, "the objective", where, or_infinite=True)
                 message = f"no epoch lowers the objective, with steps down to {2 * step_size:.2g}"
                 return run.end(message)
         return run.end(f"max_iter={max_iter} reached")
@@ -186,7 +183,7 @@ def solve_stochastic(
 
 
 def _on_host(trial: Trial) -> Trial:
-    """Keep what prediction needs of a trial; encodings of all data need room."""
+    """Return a trial without the encoding of all data, and with the rest on the host."""
     point = replace(trial.point, frames=to_host(trial.point.frames))
     feature_map = trial.memo.feature_map.on_host()
     memo = replace(trial.memo, V=(), feature_map=feature_map, pull=None)
@@ -195,14 +192,14 @@ def _on_host(trial: Trial) -> Trial:
 
 # --- minibatches ----------------------------------------------------------------------------------
 
-_Carried = tuple[Learner | None, np.random.RandomState, int]  # with a count of eigenproblems
-_Maker = Callable[[Shards, Parts], Objective]
+_State = tuple[Learner | None, np.random.RandomState, int]  # with the number of eigenproblems
+_MakeObjective = Callable[[Shards, Parts], Objective]
 
 
-def _pass_over(
+def _learn_epoch(
     objective: Objective, learner: Learner, step_size: float, random: np.random.RandomState
 ) -> tuple[Learner | None, np.random.RandomState]:
-    """Learn from all data once, in a random order; None where steps were too long."""
+    """Learn from all data once, in a random order; the learner is None if steps were too long."""
     order = random.permutation(len(objective.shards)).tolist()
     make = partial(
         Objective,
@@ -211,43 +208,38 @@ def _pass_over(
         settings=replace(objective.settings, tether=0.0),
     )
     size = max(_BATCH, objective.shards.n_matrices // _MOST_BATCHES)
-    first = learner.moments.count  # gradients seen, at the point that epochs before have ended at
-    ended, random, eigenproblems = objective.shards.fold(
-        _learn_block,
-        (learner, random, 0),
-        order,
-        make,
-        size,
-        step_size,
-        first,
-        parts=[objective.targets],
+    initial_count = learner.moments.count
+    args = make, size, step_size, initial_count
+    last_learner, random, eigenproblems = objective.shards.fold(
+        _learn_block, (learner, random, 0), order, *args, parts=[objective.targets]
     )
     objective.eigenproblems += eigenproblems
-    return ended, random
+    return last_learner, random
 
 
 def _learn_block(
     block: Block,
     targets: Targets,
-    state: _Carried,
-    make: _Maker,
+    state: _State,
+    make: _MakeObjective,
     size: int,
     step_size: float,
-    first: int,
-) -> _Carried:
+    initial_count: int,
+) -> _State:
+    """Learn from the minibatches of a block, in a random order."""
     learner, random, eigenproblems = state
-    # A minibatch of no weight would have nothing to standardise by.
+    # The features of a minibatch without weight could not be standardised.
     rows = np.flatnonzero(to_host(targets[1]))
     if learner is None or not len(rows):
         return state
-    random = deepcopy(random)  # the state that came is left as it is
-    for chosen in np.array_split(random.permutation(rows), max(1, len(rows) // size)):
-        batch = take_rows(block, targets, chosen, make)
+    random = deepcopy(random)  # the argument must not change
+    for batch_rows in np.array_split(random.permutation(rows), max(1, len(rows) // size)):
+        batch = take_rows(block, targets, batch_rows, make)
         try:
             with limit_blas(1):
                 learner = learner.step(batch, step_size)
         except FloatingPointError:
-            if learner.moments.count == first:  # before any step that might have been too long
+            if learner.moments.count == initial_count:  # no step can have been too long
                 raise
             learner = None
         eigenproblems += batch.eigenproblems
@@ -256,22 +248,20 @@ def _learn_block(
     return learner, random, eigenproblems
 
 
-def take_rows(block: Block, targets: Targets, rows: Indices, make: _Maker) -> Objective:
-    """Make the objective of some matrices of a block."""
-    wanted, weights = (one[rows] for one in targets)
-    some = [(wanted, weights / weights.sum())]
-    return make(MemoryShards(block.only(rows)), some)
+def take_rows(block: Block, targets: Targets, rows: Indices, make: _MakeObjective) -> Objective:
+    """Make the objective of these rows of a block."""
+    Y, weights = (array[rows] for array in targets)
+    return make(MemoryShards(block.only(rows)), [(Y, weights / weights.sum())])
 
 
 def _spread(objective: Objective, trial: Trial) -> Spread:
-    """How features spread: what a step of the head is measured by."""
     samples = objective.samples(trial.memo.V, trial.memo.feature_map)
     values, vectors = np.linalg.eigh(samples.products[0])
     return samples.centre[0], np.maximum(values, 0), vectors
 
 
-def _norm(objective: Objective, learner: Learner | None) -> float:
-    """Size of the running mean of gradients; NaN where there is no learner."""
+def _gradient_norm(objective: Objective, learner: Learner | None) -> float:
+    """Size of the running mean of gradients; NaN without a learner."""
     if learner is None:
         return np.nan
     return objective.size(projected(learner.moments.mean, objective.limits(learner.point)))

@@ -1,4 +1,4 @@
-"""One model: what it is trained on, how it is trained, and what it says of new matrices."""
+"""One model: its training data, how it is trained, and how it predicts."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ SOLVERS: dict[str, Callable[..., Run]] = {
     "bcd": solve_bcd,
     "stochastic": solve_stochastic,
 }
-_TOLERANCE = 1e-5  # of the gradient, relative to the start
-_FEW = 256  # matrices of a prediction
-_ROWS = 4096  # matrices that are predicted at once
+_TOLERANCE = 1e-5  # of the norm of the gradient, relative to the initial one
+_SMALL_BATCH = 256  # matrices, up to which models of one rank share a call of the engine
+_CHUNK = 4096  # matrices whose features are in memory at once
 
 History = dict[str, NDArray[np.generic]]
-# Shares in the loss of held-out rows, which add up to it, from scores and rows.
-Judge = Callable[[RealArray, Indices], RealArray]
+# Maps scores and row numbers to the weighted losses of these rows, whose sum is the held-out loss.
+RowLosses = Callable[[RealArray, Indices], RealArray]
 
 
 def count_workers(shards: Shards, targets: Parts) -> int:
-    """Threads for independent work on data in memory, one for data elsewhere."""
+    """Count threads for independent work: those of the engine for data on the host, or one."""
     block = shards.whole
     return 1 if block is None or on_device(targets[0][0]) else block.engine.n_threads
 
@@ -56,15 +56,15 @@ def _no_rows() -> Indices:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """What a model is trained on, the atoms it starts with, and what is held out meanwhile."""
+class Split:
+    """Training data of one model, its initial atoms, and the held-out data."""
 
     shards: Shards
     targets: Parts
     atoms: RealArray
-    held: Block | None = None
-    seen: Indices = field(default_factory=_no_rows)  # rows of the shards in the sample
-    rows: Indices = field(default_factory=_no_rows)  # rows of what is held out
+    held_out: Block | None = None
+    train_rows: Indices = field(default_factory=_no_rows)  # row numbers in the sample
+    held_rows: Indices = field(default_factory=_no_rows)
 
     @property
     def n_workers(self) -> int:
@@ -74,52 +74,53 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """All matrices with their targets, and some in memory to choose by."""
+    """All matrices with their targets, and an in-memory sample for cross-validation."""
 
     shards: Shards
     targets: Parts  # (n_matrices, n_outputs) and weights of every block; all weights sum to one
-    sample: Block  # all matrices where they are in memory
+    sample: Block  # all matrices if they are in memory
     data: Labelled | Numbered  # of the sample
-    wanted: RealArray  # targets of the sample
+    sample_targets: RealArray
     weights: RealArray  # of the sample, with a sum of one
     folds: Folds  # of the sample
-    n_seen: int  # matrices with a weight
-    known: Memo = field(default_factory=Memo)  # what models of all ranks share
+    n_matrices: int  # in all shards, with a weight > 0
+    cache: Memo = field(default_factory=Memo)  # shared by the models of all ranks
 
     @property
     def codes(self) -> Indices | None:
-        """Classes of the sample."""
+        """Class indices of the sample; None in regression."""
         return self.data.codes if isinstance(self.data, Labelled) else None
 
     @property
-    def n_groups(self) -> int:
-        """Classes, or 1 without them."""
-        return 1 if self.codes is None else self.wanted.shape[1]
+    def n_classes(self) -> int:
+        """Number of classes; 1 in regression."""
+        return 1 if self.codes is None else self.sample_targets.shape[1]
 
-    def judge(self, scores: RealArray, rows: Indices) -> RealArray:
-        """Return shares of held-out rows in the loss, which add up to it.
+    def row_losses(self, scores: RealArray, rows: Indices) -> RealArray:
+        """Compute the weighted losses of held-out rows, whose sum is the held-out loss.
 
         It is the calibrated log-loss of classes, or the mean squared error of numbers.
         """
         weights = self.weights[rows]
         if self.codes is None:
-            shares = weights * ((scores - self.wanted[rows]) ** 2).mean(axis=1) / weights.sum()
+            errors = ((scores - self.sample_targets[rows]) ** 2).mean(axis=1)
+            losses = weights * errors / weights.sum()
         else:
-            own, weights = self.codes[rows], weights / weights.sum()
-            temperature, _ = fit_temperature(scores, own, weights)
-            shares = -weights * log_softmax(scores / temperature)[np.arange(len(rows)), own]
-        # What is no number would be the least of all.
+            codes, weights = self.codes[rows], weights / weights.sum()
+            temperature, _ = fit_temperature(scores, codes, weights)
+            losses = -weights * log_softmax(scores / temperature)[np.arange(len(rows)), codes]
+        # `min` over candidates might return one whose loss is NaN.
         where = "of models to choose from"
-        check_finite(float(shares.sum()), "the held-out loss", where, or_infinite=True)
-        return shares
+        check_finite(float(losses.sum()), "the held-out loss", where, or_infinite=True)
+        return losses
 
-    def sum_held_out(self, values: RealArray) -> RealArray:
-        """Add up values of held-out rows, fold by fold, to one for each group or matrix.
+    def sum_by_group(self, row_losses: RealArray) -> RealArray:
+        """Sum losses of held-out rows, fold by fold, over the rows of each group or matrix.
 
-        These are independent of each other.
+        The sums are independent of each other.
         """
         rows = np.concatenate([held for _, held in self.folds])
-        return np.bincount(number_units(rows, self.data.kept_groups), values).astype(float)
+        return np.bincount(number_units(rows, self.data.kept_groups), row_losses).astype(float)
 
     def scale(self, scores: RealArray, rows: Indices) -> float:
         """Return the factor that makes scores of several models comparable."""
@@ -128,57 +129,56 @@ class Task:
         weights = self.weights[rows] / self.weights[rows].sum()
         return 1 / fit_temperature(scores, self.codes[rows], weights)[0]
 
-    def part(self, number: int, make_atoms: Callable[[Indices], RealArray]) -> Part:
-        """Return what a model of a fold is trained on, with the atoms it starts from."""
-        train, held = self.folds[number]
-        seen, unseen = self.known.once(
-            ("fold", number), lambda: (self.sample.only(train), self.sample.only(held))
+    def split(self, fold: int, make_atoms: Callable[[Indices], RealArray]) -> Split:
+        """Return training and held-out data of a fold, with initial atoms."""
+        train, held = self.folds[fold]
+        train_block, held_block = self.cache.once(
+            ("fold", fold), lambda: (self.sample.only(train), self.sample.only(held))
         )
-        shards = MemoryShards(seen)
-        targets = _targets_here(shards, self.wanted[train], self.weights[train])
-        return Part(shards, targets, make_atoms(train), unseen, train, held)
+        shards = MemoryShards(train_block)
+        targets = _place_targets(shards, self.sample_targets[train], self.weights[train])
+        return Split(shards, targets, make_atoms(train), held_block, train, held)
 
 
 def make_task(block: Block, data: Labelled | Numbered, folds: Folds) -> Task:
-    """Learn from all matrices of a block in memory."""
-    wanted: RealArray
+    """Make the task of learning from all matrices of a block in memory."""
+    Y: RealArray
     if isinstance(data, Labelled):
-        wanted = np.eye(len(data.classes))[data.codes]
+        Y = np.eye(len(data.classes))[data.codes]
     else:
-        wanted = data.numbers.reshape(len(data.numbers), -1)
+        Y = data.numbers.reshape(len(data.numbers), -1)
     shards, weights = MemoryShards(block), data.weights / data.weights.sum()
-    targets = _targets_here(shards, wanted, weights)
-    return Task(shards, targets, block, data, wanted, weights, folds, len(wanted))
+    return Task(shards, _place_targets(shards, Y, weights), block, data, Y, weights, folds, len(Y))
 
 
 def sample_task(
     shards: Shards, targets: Parts, block: Block, data: Labelled | Numbered, folds: Folds
 ) -> Task:
-    """Learn from all matrices in shards; those of a block, which was drawn from them, choose."""
+    """Make the task of learning from shards; the block is a sample for cross-validation."""
     task = make_task(block, data, folds)
-    return replace(task, shards=shards, targets=targets, n_seen=count_seen(shards, targets))
+    return replace(task, shards=shards, targets=targets, n_matrices=count_seen(shards, targets))
 
 
-def _targets_here(shards: Shards, wanted: RealArray, weights: RealArray) -> Parts:
-    """Targets of the one block of shards, and weights scaled to a sum of one."""
-    return [(shards.place(wanted), shards.place(weights / weights.sum()))]
+def _place_targets(shards: Shards, Y: RealArray, weights: RealArray) -> Parts:
+    """Place targets with the one block of shards, and weights scaled to a sum of one."""
+    return [(shards.place(Y), shards.place(weights / weights.sum()))]
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A dictionary, the units of its features and its head: all that prediction needs.
+    """A dictionary of atoms, the standardisation of its features, and a head.
 
     Attributes
     ----------
     atoms : ndarray, shape (n_atoms, d, d), or filters of atoms of rank p, (n_atoms, d, p)
     alpha, beta : ndarray, shape (n_atoms, n_pairs)
     offset : ndarray or None
-        Features are logarithms of divergences plus this, or the divergences themselves.
+        Features are logarithms of divergences plus this; if None, the divergences themselves.
     units : tuple of ndarray, or None
         Mean and scale of these logarithms.
     head : tuple of ndarray, weights and bias.
     rank : int or None
-        The last size of atoms, by which files are checked; older ones have none.
+        The size of the last axis of atoms, for the check of files; None in older files.
     """
 
     atoms: Annotated[RealArray, "n_atoms d p"]
@@ -190,11 +190,11 @@ class Model:
     rank: Annotated[int | None, "p"] = None
 
     def encode(self, block: Block) -> RealArray:
-        """Divergences to the atoms, shape (n_matrices, n_atoms * n_pairs)."""
+        """Compute divergences to the atoms, shape (n_matrices, n_atoms * n_pairs)."""
         return encode_rows(block, self.atoms, self.alpha, self.beta)
 
     def embed(self, block: Block) -> RealArray:
-        """Compute what the head sees."""
+        """Compute the features of the head, shape (n_matrices, n_features)."""
         return FeatureMap(self.offset, self.units).compute(self.encode(block))
 
     def scores(self, block: Block) -> RealArray:
@@ -204,47 +204,47 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class Discriminant:
-    """A Gaussian of every class, for features of some models side by side."""
+    """A Gaussian of every class, for the concatenated features of some models."""
 
-    models: Annotated[Indices, "n_models"]  # their numbers
+    models: Annotated[Indices, "n_models"]  # indices of the models
     weight: float  # of its scores in the sum
     gaussians: Quadratic
 
     def scores(self, features: Sequence[RealArray]) -> RealArray:
         """Compute scores from the features of all models, on the host."""
-        seen = np.concatenate([features[number] for number in self.models], axis=1)
-        return self.weight * to_host(self.gaussians.decide(seen))
+        joint_features = np.concatenate([features[model] for model in self.models], axis=1)
+        return self.weight * to_host(self.gaussians.decide(joint_features))
 
 
 def sum_scores(
     block: Block, models: Sequence[Model], discriminants: Sequence[Discriminant]
 ) -> RealArray:
     """Add scores of discriminants to the mean of those of models."""
-    if len(block) > _ROWS:  # features of all models are held at once
-        parts = [
-            np.arange(len(block))[start : start + _ROWS] for start in range(0, len(block), _ROWS)
-        ]
-        return np.concatenate([sum_scores(block.only(one), models, discriminants) for one in parts])
+    n = len(block)
+    if n > _CHUNK:
+        chunks = [np.arange(start, min(start + _CHUNK, n)) for start in range(0, n, _CHUNK)]
+        scores = [sum_scores(block.only(rows), models, discriminants) for rows in chunks]
+        return np.concatenate(scores)
     features = _embed_all(block, models)
-    known = zip(models, features, strict=True)
-    mean: RealArray = np.mean([to_host(scores_of(one.head, seen)) for one, seen in known], axis=0)
-    return mean + sum(one.scores(features) for one in discriminants)
+    scores = [to_host(scores_of(m.head, phi)) for m, phi in zip(models, features, strict=True)]
+    mean: RealArray = np.mean(scores, axis=0)
+    return mean + sum(discriminant.scores(features) for discriminant in discriminants)
 
 
 def _embed_all(block: Block, models: Sequence[Model]) -> list[RealArray]:
-    """Features for every model."""
-    if len(block) > _FEW:
+    """Compute the features of every model."""
+    if len(block) > _SMALL_BATCH:
         return [model.embed(block) for model in models]
-    # A call of an engine takes longer than few matrices: models of a rank share one.
+    # The overhead of a call exceeds the work on few matrices: models of one rank share a call.
     features: dict[int, RealArray] = {}
-    for embed, places in _stacks(tuple(models)):
-        found = embed(block)
-        features |= {number: found[:, columns] for number, columns in places.items()}
-    return [features[number] for number in range(len(models))]
+    for embed, columns_by_model in _stack_models(tuple(models)):
+        stacked = embed(block)
+        features |= {model: stacked[:, columns] for model, columns in columns_by_model.items()}
+    return [features[model] for model in range(len(models))]
 
 
-def _embed_few(model: Model) -> Callable[[Block], RealArray]:
-    """Make a function to features of few matrices, for which atoms are prepared once."""
+def _make_embedding(model: Model) -> Callable[[Block], RealArray]:
+    """Make a function that computes features of few matrices and prepares the atoms once."""
     atoms, pairs = Prepared.checked(model.atoms), np.stack([model.beta, model.alpha])
     swaps = not are_filters(model.atoms) and bool((pairs == pairs[:, :1]).all())
 
@@ -261,73 +261,83 @@ def _embed_few(model: Model) -> Callable[[Block], RealArray]:
     return embed
 
 
-@lru_cache(maxsize=4)  # of estimators that predict in turn
-def _stacks(
+@lru_cache(maxsize=4)  # for estimators that predict in turn
+def _stack_models(
     models: tuple[Model, ...],
 ) -> list[tuple[Callable[[Block], RealArray], dict[int, slice]]]:
-    """Functions to features of models of one rank side by side, and the columns of each model."""
+    """For each rank, make a function to the features of all its models, and map each to columns."""
     stacks = []
     for rank in dict.fromkeys(model.atoms.shape[2] for model in models):
-        alike = {number: one for number, one in enumerate(models) if one.atoms.shape[2] == rank}
+        members = {i: model for i, model in enumerate(models) if model.atoms.shape[2] == rank}
         atoms, alpha, beta = (
-            np.concatenate([getattr(one, name) for one in alike.values()])
+            np.concatenate([getattr(model, name) for model in members.values()])
             for name in ("atoms", "alpha", "beta")
         )
         offset, units = None, None
-        known = [(one.offset, *one.units) for one in alike.values() if one.units is not None]
-        if known:
-            offset, *both = map(np.concatenate, zip(*known, strict=True))
-            units = both[0], both[1]
-        together = Model(atoms, alpha, beta, offset, units, (np.zeros((0, 0)), np.zeros(0)))
-        ends = np.cumsum([0, *(one.head[0].shape[1] for one in alike.values())]).tolist()
-        columns = dict(zip(alike, map(slice, ends, ends[1:]), strict=True))
-        stacks.append((_embed_few(together), columns))
+        standardised = [(m.offset, *m.units) for m in members.values() if m.units is not None]
+        if standardised:
+            offset, mean, scale = map(np.concatenate, zip(*standardised, strict=True))
+            units = mean, scale
+        stacked = Model(atoms, alpha, beta, offset, units, (np.zeros((0, 0)), np.zeros(0)))
+        ends = np.cumsum([0, *(model.head[0].shape[1] for model in members.values())]).tolist()
+        columns = dict(zip(members, map(slice, ends, ends[1:]), strict=True))
+        stacks.append((_make_embedding(stacked), columns))
     return stacks
 
 
-Trained = tuple[Model, int, str, History]  # with the number of iterations, and why they ended
+@dataclass(frozen=True, eq=False)
+class Trained:
+    model: Model
+    n_iter: int
+    message: str  # why the solver stopped
+    history: History
 
 
 def start_model(
-    part: Part, settings: Settings, variant: Variant, sample: Block
+    split: Split, settings: Settings, variant: Variant, sample: Block
 ) -> tuple[Model, RealArray]:
-    """Make a model of the first atoms and divergences, without a head; and features of a sample."""
+    """Make a model of the initial atoms, without a head; return also features of the sample."""
     alpha, beta = variant.expand(variant.start)
-    V = encode_rows(sample, part.atoms, alpha, beta)
-    seen = [V[to_device_of(part.seen, V)]]
-    start = _start_map(part, settings, seen)
-    feature_map = start.standardize(part.shards, part.targets, seen)
-    none = np.zeros((0, V.shape[1])), np.zeros(0)
-    return _model(part.atoms, alpha, beta, feature_map, none), feature_map.compute(V)
+    V = encode_rows(sample, split.atoms, alpha, beta)
+    V_train = [V[to_device_of(split.train_rows, V)]]
+    offsets = _initial_feature_map(split, settings, V_train)
+    feature_map = offsets.standardize(split.shards, split.targets, V_train)
+    no_head = np.zeros((0, V.shape[1])), np.zeros(0)
+    return _make_model(split.atoms, alpha, beta, feature_map, no_head), feature_map.compute(V)
 
 
-def _model(
+def _make_model(
     atoms: RealArray, alpha: RealArray, beta: RealArray, feature_map: FeatureMap, head: Head
 ) -> Model:
     host = feature_map.on_host()
     return Model(to_host(atoms), alpha, beta, host.offset, host.units, head, atoms.shape[2])
 
 
-def _start_map(part: Part, settings: Settings, V: Parts) -> FeatureMap:
-    sized = len(part.atoms) if are_filters(part.atoms) else 0
-    return FeatureMap.start(part.shards, part.targets, V, plain=settings.loss.plain, sized=sized)
+def _initial_feature_map(split: Split, settings: Settings, V: Parts) -> FeatureMap:
+    n_filters = len(split.atoms) if are_filters(split.atoms) else 0
+    return FeatureMap.start(
+        split.shards, split.targets, V, plain=settings.loss.plain, n_filters=n_filters
+    )
 
 
-def train(part: Part, settings: Settings, variant: Variant, first: Model | None = None) -> Trained:
-    """Learn atoms and divergences, from those of a first model where there is one."""
-    if first is None:
-        V = part.shards.hold(encode_rows, part.atoms, *variant.expand(variant.start))
-        feature_map = _start_map(part, settings, V)
-        del V  # the solver needs its room
+def train(
+    split: Split, settings: Settings, variant: Variant, initial: Model | None = None
+) -> Trained:
+    """Learn atoms and divergences; an initial model gives the offsets of the features."""
+    if initial is None:
+        V = split.shards.hold(encode_rows, split.atoms, *variant.expand(variant.start))
+        feature_map = _initial_feature_map(split, settings, V)
+        del V  # frees memory for the solver
     else:
-        feature_map = FeatureMap(first.offset)
-    known = part.shards, part.targets, variant, feature_map
-    objective = Objective(*known, settings, anchors=part.atoms)
-    if are_filters(part.atoms):
-        mean = part.shards.reduce(_mean_matrix, parts=[part.targets])
-        start: Dictionary = Filters(part.atoms, variant.start, invsqrtm(mean))
+        feature_map = FeatureMap(initial.offset)
+    objective = Objective(
+        split.shards, split.targets, variant, feature_map, settings, anchors=split.atoms
+    )
+    if are_filters(split.atoms):
+        mean = split.shards.reduce(_mean_matrix, parts=[split.targets])
+        start: Dictionary = Filters(split.atoms, variant.start, invsqrtm(mean))
     else:
-        start = Dictionary(np.linalg.cholesky(part.atoms), variant.start)
+        start = Dictionary(np.linalg.cholesky(split.atoms), variant.start)
     learns = (objective.learn_atoms or objective.learn_parameters) and not is_interrupted()
     max_iter = settings.max_iter if learns else 0
     run = SOLVERS[settings.solver](
@@ -335,8 +345,8 @@ def train(part: Part, settings: Settings, variant: Variant, first: Model | None 
     )
     point, memo = run.trial.point, run.trial.memo
     alpha, beta = variant.expand(point.parameters)
-    model = _model(point.atoms, alpha, beta, memo.feature_map, memo.head)
-    return model, run.n_iter, run.message, run.history
+    model = _make_model(point.atoms, alpha, beta, memo.feature_map, memo.head)
+    return Trained(model, run.n_iter, run.message, run.history)
 
 
 def _mean_matrix(block: Block, targets: Targets) -> RealArray:

@@ -25,16 +25,7 @@ from divlearn.iddl.estimators import IDDLClassifier, IDDLRegressor
 from divlearn.iddl.training import Model
 from divlearn.sharded.blocks import Block
 
-_LEARNED = (
-    "models_",
-    "loss_",
-    "penalty_",
-    "n_iter_",
-    "message_",
-    "stop_reasons_",
-    "history_",
-    "n_features_in_",
-)
+_LEARNED = ("models_", "loss_", "penalty_", "n_iter_", "message_", "stop_reasons_", "history_")
 
 
 @takes_metric
@@ -45,7 +36,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
 
     With y, atoms and divergences are those that an `IDDLClassifier` learns, or an `IDDLRegressor`
     if y is continuous. Without y, atoms are centres of log-Euclidean k-means, and alpha and beta
-    stay at their start.
+    keep their initial values.
 
     Parameters
     ----------
@@ -55,8 +46,8 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         As in `IDDLClassifier`. Of an atom of lower rank, the last value is the determinant of
         :math:`V^T X V` to the power 1/p.
     divergence, loss, recipe, cv, max_iter, random_state, engine, verbose, regularize
-        As in `IDDLClassifier`. The head only serves learning; `transform` returns the divergences
-        themselves.
+        As in `IDDLClassifier`. The head is used in learning only; `transform` returns the
+        divergences themselves.
 
     Attributes
     ----------
@@ -106,7 +97,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         targets = _check_targets(y, len(matrices))
         learner = _make_learner(targets, self.get_params(deep=False) | {"regularize": "raise"})
         learner.fit(Prepared.checked(matrices), targets, groups=groups)
-        for name in _LEARNED:
+        for name in (*_LEARNED, "n_features_in_"):
             setattr(self, name, getattr(learner, name))
         self._n_features_out = len(self.atoms_) * self.alpha_.shape[1]
         return self
@@ -119,8 +110,8 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
                 "divergence"
             )
         n_atoms, seed = self._count_atoms(len(X), 1), draw_seed(self.random_state)
-        atoms = self._start(X, None, n_atoms, seed)
-        variant = make_variant(self.divergence, len(atoms), self._how.start)
+        atoms = self._initial_atoms(X, None, n_atoms, seed)
+        variant = make_variant(self.divergence, len(atoms), self._recipe.start)
         alpha, beta = variant.expand(variant.start)
         no_head = np.zeros((0, alpha.size)), np.zeros(0)
         self.models_ = [Model(atoms, alpha, beta, None, None, no_head, atoms.shape[2])]
@@ -139,10 +130,10 @@ def _encode(block: Block, models: Sequence[Model]) -> RealArray:
 
 def _check_targets(y: ArrayLike, n_matrices: int) -> Labels:
     """Check classes, or numbers where y is continuous or has several columns."""
-    given = np.asarray(y)
-    continuous = given.dtype.kind == "f" and _is_continuous(given)
-    check = check_numbers if continuous or given.ndim > 1 else check_labels
-    return check(given, n_matrices)
+    targets = np.asarray(y)
+    continuous = targets.dtype.kind == "f" and _is_continuous(targets)
+    check = check_numbers if continuous or targets.ndim > 1 else check_labels
+    return check(targets, n_matrices)
 
 
 def _make_learner(targets: Labels, parameters: dict[str, Any]) -> Any:

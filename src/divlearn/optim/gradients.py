@@ -15,13 +15,13 @@ from divlearn.optim.problem import (
     search,
 )
 
-_CURVATURE = 1e-12  # of a pair, relative to its lengths, below which nothing is learned from it
-_FIRST_STEP = 0.1  # its size
+_CURVATURE = 1e-12  # s^T y relative to |s| |y|, below which a pair is ignored
+_FIRST_STEP = 0.1  # size of the first step
 _SHORTEST, _LONGEST = 1e-10, 1e10  # factors of the gradient in a spectral step
 
 
 class Memory:
-    """At most `size` pairs of steps and changes of the gradient, and the quasi-Newton step."""
+    """The inverse Hessian of L-BFGS: the last `size` steps s and changes y of the gradient."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -46,41 +46,41 @@ class Memory:
             self._vectors[slot], self._vectors[self._size + slot] = pair
 
     def multiply(self, gradient: RealArray, free: RealArray | None = None) -> RealArray:
-        """Multiply by the inverse of the learned Hessian, on the free coordinates alone."""
+        """Multiply by the inverse Hessian; on the free coordinates only, zero in the others."""
         if self._vectors is None:
             return gradient if free is None else gradient * free
-        vectors, held = self._vectors, None
+        vectors, fixed = self._vectors, None
         vectors[-1] = gradient.ravel()
-        if free is not None and not free.all():  # what is held is taken out, and put back
-            held = np.flatnonzero(free == 0)
-            kept = vectors[:, held]
-            vectors[:, held] = 0
-        # The result is a sum of these vectors, and its weights depend on their products alone.
+        if free is not None and not free.all():  # set the others to zero, and restore them below
+            fixed = np.flatnonzero(free == 0)
+            fixed_entries = vectors[:, fixed]
+            vectors[:, fixed] = 0
+        # The product is a linear combination of these vectors; its weights need their Gram matrix.
         weights = _two_loops(to_host(vectors @ vectors.T), list(reversed(self._slots)))
         product: RealArray = (to_device_of(weights, vectors) @ vectors).reshape(gradient.shape)
-        if held is not None:
-            vectors[:, held] = kept
+        if fixed is not None:
+            vectors[:, fixed] = fixed_entries
         return product
 
 
 def _two_loops(gram: RealArray, slots: list[int]) -> RealArray:
-    """Weights of steps, changes and the gradient, from their products; the latest pairs first."""
+    """Weights of all s, all y and the gradient, from their Gram matrix; the latest slot first."""
     size = len(gram) // 2
     weights = np.zeros(len(gram))
     weights[-1] = 1.0
-    used = []
+    pairs = []
     for s, y in [(slot, size + slot) for slot in slots]:
         curvature = gram[s, y]
         if curvature <= _CURVATURE * np.sqrt(gram[s, s]) * np.sqrt(gram[y, y]):
             continue
-        along = gram[s] @ weights / curvature
-        weights[y] -= along
-        used.append((s, y, curvature, along))
-    if used:
-        _, y, curvature, _ = used[0]
+        factor = gram[s] @ weights / curvature
+        weights[y] -= factor
+        pairs.append((s, y, curvature, factor))
+    if pairs:
+        _, y, curvature, _ = pairs[0]
         weights *= curvature / gram[y, y]
-    for s, y, curvature, along in reversed(used):
-        weights[s] += along - gram[y] @ weights / curvature
+    for s, y, curvature, factor in reversed(pairs):
+        weights[s] += factor - gram[y] @ weights / curvature
     return weights
 
 
@@ -96,12 +96,12 @@ def minimize_lbfgs(
 ) -> Progress:
     """Minimise by limited-memory BFGS until the size of the projected gradient is at most ``tol``.
 
-    In coordinates that move with the point parallel transport is the identity, and the flat two-
-    loop recursion holds. Coordinates at their limit that the gradient pushes outwards are held. The
-    first step, along the gradient, has the size ``first_step``. A sentence that the callback
-    returns stops the run.
+    In coordinates that move with the point, parallel transport is the identity, and the Euclidean
+    two-loop recursion holds. Coordinates at their limit stay fixed if the gradient pushes them
+    outwards. The first step, along the gradient, has the size ``first_step``. If the callback
+    returns a message, the run stops.
     """
-    learned, trial, iteration = Memory(memory), start, 0
+    inverse_hessian, trial, iteration = Memory(memory), start, 0
     gradient = gradient_at(problem, start, 0)
     limits = problem.limits(trial.point)
     while True:
@@ -109,21 +109,20 @@ def minimize_lbfgs(
         progress = Progress(iteration, trial, problem.size(slope))
         if end := progress.end(max_iter, tol, callback):
             return end
-        found = None
-        if len(learned):
+        result = None
+        if len(inverse_hessian):
             free = (slope != 0).astype(float)
-            found = search(problem, trial, slope, -learned.multiply(slope, free), limits)
-        if found is None:  # what was learned leads nowhere, or there is nothing yet
-            learned.clear()
+            result = search(problem, trial, slope, -inverse_hessian.multiply(slope, free), limits)
+        if result is None:  # restart along the gradient
+            inverse_hessian.clear()
             steepest = -slope * (first_step / problem.size(slope))
-            found = search(problem, trial, slope, steepest, limits)
-        if found is None:
+            result = search(problem, trial, slope, steepest, limits)
+        if result is None:
             return progress.stuck()
-        following, step = found
+        trial, step = result
         iteration += 1
-        change = gradient_at(problem, following, iteration)
-        learned.learn(step, change - gradient)
-        trial, gradient = following, change
+        previous, gradient = gradient, gradient_at(problem, trial, iteration)
+        inverse_hessian.learn(step, gradient - previous)
         limits = problem.limits(trial.point)
 
 
@@ -144,24 +143,24 @@ def minimize_conjugate_gradient(
         progress = Progress(iteration, trial, problem.size(gradient))
         if end := progress.end(max_iter, tol, callback):
             return end
-        found = search(problem, trial, gradient, length * direction, -np.inf)
-        if found is None and np.array_equal(direction, -gradient):
+        result = search(problem, trial, gradient, length * direction, -np.inf)
+        if result is None and np.array_equal(direction, -gradient):
             return progress.stuck()
-        if found is None:
+        if result is None:
             direction = -gradient
             continue
-        following, step = found
+        trial, step = result
         taken = float(np.linalg.norm(step) / np.linalg.norm(direction))
         iteration += 1
-        trial, previous, gradient = following, gradient, gradient_at(problem, following, iteration)
-        before = float(np.vdot(direction, previous))
+        previous, gradient = gradient, gradient_at(problem, trial, iteration)
+        previous_slope = float(np.vdot(direction, previous))
         factor = float(np.vdot(gradient, gradient - previous)) / float(np.vdot(previous, previous))
         direction = -gradient + max(0.0, factor) * direction
         if not np.vdot(direction, gradient) < 0:
             direction = -gradient
-        # The next step promises as much as this one did at its start, and a little more.
-        promise = min(float(np.vdot(direction, gradient)), -np.finfo(float).tiny)
-        length = 1.5 * taken * before / promise
+        # The first-order decrease of the next step is 1.5 times that of this one.
+        slope = min(float(np.vdot(direction, gradient)), -np.finfo(float).tiny)
+        length = 1.5 * taken * previous_slope / slope
 
 
 def minimize_projected_gradient(
@@ -182,10 +181,10 @@ def minimize_projected_gradient(
         progress = Progress(iteration, trial, problem.size(slope))
         if end := progress.end(max_iter, tol, callback):
             return end
-        found = search(problem, trial, slope, -length * slope, limits)
-        if found is None:
+        result = search(problem, trial, slope, -length * slope, limits)
+        if result is None:
             return progress.stuck()
-        trial, step = found
+        trial, step = result
         iteration += 1
         previous, gradient = gradient, gradient_at(problem, trial, iteration)
         curvature = float(np.vdot(step, gradient - previous))

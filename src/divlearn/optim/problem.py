@@ -11,26 +11,26 @@ import numpy as np
 from divlearn.arrays import RealArray
 from divlearn.checks import check_finite
 
-_ARMIJO = 1e-4  # share of the decrease a tangent promises that must be kept
+_ARMIJO = 1e-4  # least decrease of the objective, relative to the first-order decrease
 _TRIALS = 30
-_LONGEST = 2.0  # size of a step: further than any model of the objective reaches
-_ROUNDING = 1e-14  # relative changes of the objective that mean nothing
-_NEAR = 1e-8  # size of a step that is not too long for an objective to be a number
+_LONGEST = 2.0  # size of a step, beyond which no model of the objective is accurate
+_ROUNDING = 1e-14  # relative change of the objective that is rounding error
+_NEAR = 1e-8  # size of a step, below which the objective must be a number
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    point: Any  # whatever the problem takes for one
-    value: float  # the objective there
-    memo: Any = None  # what the problem keeps to compute the gradient from
+    point: Any  # of a type that the problem defines
+    value: float  # the objective at the point
+    memo: Any = None  # intermediate results, from which the problem computes the gradient
 
 
 class Problem(Protocol):
     """Minimise a function on a manifold, in flat coordinates around the current point.
 
-    Steps and gradients are vectors in coordinates that move with the point, chosen such that
-    carrying a vector along a step leaves its coordinates as they are. The inner product is the
-    ordinary one.
+    Steps and gradients are vectors in coordinates that move with the point, such that parallel
+    transport along a step does not change the coordinates of a vector. The inner product is the
+    Euclidean one.
     """
 
     def trial(self, point: Any) -> Trial:
@@ -43,7 +43,7 @@ class Problem(Protocol):
         """Take a step."""
 
     def size(self, step: RealArray) -> float:
-        """Length of a step, in units in which the objective changes at about one."""
+        """Length of a step, in units of the length over which the objective changes."""
 
     def limits(self, point: Any) -> RealArray | float:
         """Most negative step allowed in each coordinate: minus infinity where it is free."""
@@ -52,15 +52,15 @@ class Problem(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Progress:
-    """State of an optimiser after some iterations, none at the start, and its result at the end."""
+    """State of an optimiser after some iterations, or its result."""
 
     n_iter: int
     trial: Trial  # the best point so far
     gradient_norm: float  # of the gradient projected on the feasible directions
-    message: str = ""  # why it ended
+    message: str = ""  # why the optimiser stopped
 
     def end(self, max_iter: int, tol: float, callback: Callback | None) -> Self | None:
-        """Tell the callback; return the result if this is where the optimiser stops."""
+        """Call the callback; return the result if the optimiser stops here."""
         size, stop = self.gradient_norm, callback(self) if callback else None
         if stop is None and size <= tol:
             stop = f"size of the gradient {size:.2g} <= tol={tol:g}"
@@ -78,7 +78,7 @@ Callback = Callable[[Progress], str | None]
 
 
 def gradient_at(problem: Problem, trial: Trial, iteration: int) -> RealArray:
-    """Compute the gradient where a search starts or goes on; raise unless all there is finite."""
+    """Compute the gradient; raise unless it and the objective are finite."""
     where = f"in iteration {iteration}"
     check_finite(trial.value, "the objective", where)
     gradient = problem.gradient(trial)
@@ -87,7 +87,7 @@ def gradient_at(problem: Problem, trial: Trial, iteration: int) -> RealArray:
 
 
 def projected(gradient: RealArray, limits: RealArray | float) -> RealArray:
-    """Gradient without the part that pushes against a limit."""
+    """Gradient, with zeros for coordinates at a limit that descent would cross."""
     return np.where((limits >= 0) & (gradient > 0), 0, gradient)
 
 
@@ -98,7 +98,7 @@ def search(
     direction: RealArray,
     limits: RealArray | float,
 ) -> tuple[Trial, RealArray] | None:
-    """Find a step along a direction, cut at the limits, that lowers the objective enough."""
+    """Backtrack along a direction, cut at the limits; return the trial and its step, or None."""
     size = problem.size(direction)
     if not 0 < size < np.inf:
         return None
@@ -111,7 +111,7 @@ def search(
         following = problem.trial(problem.move(trial.point, step))
         if following.value <= trial.value + _ARMIJO * expected:
             return following, step
-        if length * size < _NEAR:  # where the domain may end, but numbers are numbers
+        if length * size < _NEAR:  # the domain may end here, but NaN would be an error
             where = f"after a step of size {length * size:.0e}"
             check_finite(following.value, "the objective", where, or_infinite=True)
         length *= _shorten(following.value - trial.value, expected)
@@ -119,7 +119,7 @@ def search(
 
 
 def _shorten(rise: float, expected: float) -> float:
-    """Factor of the next step: the minimum of the parabola through known values, in [0.1, 0.5]."""
+    """Factor of the next step: the minimum of the interpolating parabola, clipped to [0.1, 0.5]."""
     if not np.isfinite(rise):
         return 0.1
     curvature = rise - expected
