@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 from divlearn import abld, mean_abld
 from divlearn.cluster import ABKMeans
-from divlearn.cluster.clusters import Clusters, Members, _Centroid, fixed_point_step
+from divlearn.cluster.clusters import Clusters, Memberships, _Centroid, fixed_point_step
 from divlearn.cluster.parameters import Likelihood, Penalized
 from divlearn.datasets import (
     make_inverse_wishart_clusters,
@@ -158,7 +158,8 @@ def make_cluster(X, weights=None):
     """All matrices in one cluster."""
     weights = np.ones(len(X)) if weights is None else weights
     shards = open_data(X, None, weights)
-    return Clusters(shards, [Members([np.arange(len(X))], [weights])], np.array([weights.sum()]))
+    members = [Memberships([np.arange(len(X))], [weights])]
+    return Clusters(shards, members, np.array([weights.sum()]))
 
 
 @pytest.mark.parametrize("point", [(0, 1), (1, 0)])
