@@ -116,16 +116,10 @@ def mean_abld(
         search = search_mean(*objective.point, objective.start(init), tol, max_iter)
         (result,) = run_searches([search], lambda _, trials: [objective.at(trials[0])])
     result = replace(result, mean=result.mean.astype(objective.dtype))
-    return result if share == 1 else _complex_form(result, share)
-
-
-def _complex_form(result: MeanResult, share: float) -> MeanResult:
-    return replace(
-        result,
-        mean=from_real_form(result.mean),
-        objective=share * result.objective,
-        history=share * result.history,
-    )
+    if share == 1:
+        return result
+    values = {"objective": share * result.objective, "history": share * result.history}
+    return replace(result, mean=from_real_form(result.mean), **values)
 
 
 # Mean divergence to a matrix L L^T, and the mean of f_t(log(L^-1 X L^-T)), both weighted.

@@ -1,6 +1,7 @@
 """Weights of matrices: checks, normalization, and weighted moments, also block by block."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,10 +11,15 @@ from divlearn.arrays import RealArray, as_real
 Sum = tuple[float, float]  # the largest weight, and the sum of all in units of it
 Unit = tuple[float, float]  # the largest weight, and the mean of all > 0 in units of it
 
-# Weight, means of columns, and sums of squares around these.
-Moments = tuple[float, RealArray, RealArray]
-
 _LEAST = np.finfo(np.float64).tiny
+
+
+class Moments(NamedTuple):
+    """Sum of weights, weighted means of columns, and weighted sums of squares around these."""
+
+    weight: float
+    mean: RealArray
+    squares: RealArray
 
 
 def check_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:
@@ -80,16 +86,16 @@ def column_moments(values: RealArray, weights: RealArray) -> Moments:
     """Weight, means, and weighted sums of squares around these, of the columns of values."""
     weight = float(weights.sum())
     if weight == 0:
-        return 0.0, np.zeros(values.shape[1]), np.zeros(values.shape[1])
+        return Moments(0.0, np.zeros(values.shape[1]), np.zeros(values.shape[1]))
     mean = weights @ values / weight
-    return weight, mean, weights @ (values - mean) ** 2
+    return Moments(weight, mean, weights @ (values - mean) ** 2)
 
 
 def merge_moments(first: Moments, second: Moments) -> Moments:
     """Moments of the union, without the cancellation of sums of squares."""
-    weight = first[0] + second[0]
+    weight = first.weight + second.weight
     if weight == 0:
         return first
-    difference, share = second[1] - first[1], second[0] / weight
-    squares = first[2] + second[2] + first[0] * share * difference**2
-    return weight, first[1] + share * difference, squares
+    difference, share = second.mean - first.mean, second.weight / weight
+    squares = first.squares + second.squares + first.weight * share * difference**2
+    return Moments(weight, first.mean + share * difference, squares)

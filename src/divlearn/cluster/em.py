@@ -96,7 +96,7 @@ class EM:
             )
             for point in self.members.starts
         ]
-        densities, shift, _ = min(fits, key=lambda fit: fit[-1])
+        densities, shift, _ = min(fits, key=lambda fit: fit.loss)
         means = centers.copy()
         means[clusters.alive] *= np.exp(shift)[:, None, None]
         return Mixture(clusters.weights, means, np.tile(densities[:, :1], len(centers)))

@@ -14,6 +14,7 @@ with alpha, beta and kappa (Schur's lemma): alternating with other moves then co
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,12 +48,17 @@ _LEAST_RATIO = 1.001  # of a fixed concentration to the bound above which Z is f
 
 # Densities exp(-kappa D) / Z: rows of alpha, beta, kappa and log Z, shape (4, n_components).
 Densities = RealArray
-# Densities; the logarithm of the factor of each centre, shape (n_components,); and the mean over
-# the weights of kappa D + log Z.
-ParameterFit = tuple[Densities, RealArray, float]
 # alpha, beta, and the concentration kappa, NaN where there is none
 Parameters = tuple[float, float, float]
 Update = tuple[Parameters, float, float]  # also the objective per unit of weight, and a log-factor
+
+
+class ParameterFit(NamedTuple):
+    """Densities, log-factors of the centres, and the mean of kappa D + log Z over the weights."""
+
+    densities: Densities
+    shift: RealArray
+    loss: float
 
 
 def fit_parameters(
@@ -98,7 +104,7 @@ def fit_parameters(
         bounds=[(low / unit, high / unit) for (low, high), unit in zip(limits, units, strict=True)],
         options={"maxiter": max_iter, "gtol": math.sqrt(tol), "ftol": least_gain},
     )
-    return problem.densities(), problem.shift, problem.loss
+    return ParameterFit(problem.densities(), problem.shift, problem.loss)
 
 
 class _Problem:

@@ -221,10 +221,8 @@ class _Profile:
         if loss < self._loss:
             center, n_iter, converged = centroid.mean, centroid.n_iter, centroid.converged
             likelihood, message = -loss - self._log_volume, f"centre: {centroid.message}"
-            self._loss, self.best = (
-                loss,
-                LikelihoodFit(alpha, beta, kappa, center, likelihood, n_iter, converged, message),
-            )
+            fit = LikelihoodFit(alpha, beta, kappa, center, likelihood, n_iter, converged, message)
+            self._loss, self.best = loss, fit
         return loss, gradient
 
 

@@ -123,21 +123,21 @@ def solve_kappa(
         normalizer = differentiate_normalizer(alpha, beta, kappa, d)
         return kappa, normalizer, math.log(mean_divergence) - math.log(-normalizer[1][2])
 
-    x = max(floor, math.log(margin if margin > 0 else moment / mean_divergence))
-    (kappa, normalizer, error), slope = evaluate(x), 1.0
+    log_margin = max(floor, math.log(margin if margin > 0 else moment / mean_divergence))
+    (kappa, normalizer, error), slope = evaluate(log_margin), 1.0
     low, high = -math.inf, math.inf
-    while abs(error) > rtol and not (error > 0 and x == floor):
-        low, high = (x, high) if error < 0 else (low, x)
-        next_x = x - error / slope
-        if not low < next_x < high:  # both are finite then
-            next_x = 0.5 * (low + high)
-        next_x = max(floor, next_x)
-        if next_x == x:
+    while abs(error) > rtol and not (error > 0 and log_margin == floor):
+        low, high = (log_margin, high) if error < 0 else (low, log_margin)
+        proposed = log_margin - error / slope
+        if not low < proposed < high:  # both are finite then
+            proposed = 0.5 * (low + high)
+        proposed = max(floor, proposed)
+        if proposed == log_margin:
             break
         previous_error = error
-        kappa, normalizer, error = evaluate(next_x)
-        slope = max((error - previous_error) / (next_x - x), _SMALLEST_SLOPE)
-        x = next_x
+        kappa, normalizer, error = evaluate(proposed)
+        slope = max((error - previous_error) / (proposed - log_margin), _SMALLEST_SLOPE)
+        log_margin = proposed
     return kappa, normalizer
 
 

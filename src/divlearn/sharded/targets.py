@@ -121,7 +121,7 @@ def _columns(block: Block) -> RealArray:
     with locate_block(block):
         y = check_numbers(block.y, len(block))
     columns = y[:, None] if y.ndim == 1 else y
-    return np.where(block.weights[:, None] > 0, columns, 0.0)  # no sample has zero weight
+    return np.where(block.weights[:, None] > 0, columns, 0.0)  # weight 0: not a sample
 
 
 def _largest(block: Block) -> RealArray:
