@@ -132,8 +132,7 @@ def abld_grad(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> 
     pairs = Pairs(first, second, alpha, beta)
     t, vectors = pairs.decompose(vectors=True)
     pairs.check_domain(t)
-    derivatives = ("f_t", "f_alpha", "f_beta")
-    scalar = abld_scalar(t, pairs.alpha, pairs.beta, derivatives=derivatives)
+    scalar = abld_scalar(t, pairs.alpha, pairs.beta, derivatives=("f_t", "f_alpha", "f_beta"))
     in_y = pairs.gradient(vectors, scalar.f_t)
     # D^(a,b)(X||Y) = D^(b,a)(Y||X): with X and Y swapped, small eigenvalues become large ones, and
     # both gradients keep their accuracy.

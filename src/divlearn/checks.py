@@ -50,16 +50,16 @@ def check_number(value: object, name: str, *, positive: bool = False, word: str 
         raise ValueError(f"{name}={value!r} must be {allowed}a finite number {relation} 0")
 
 
-def check_name(value: object, name: str, known: Collection[str]) -> None:
-    if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{name}={value!r} must be one of {', '.join(known)}")
+def check_name(value: object, name: str, choices: Collection[str]) -> None:
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name}={value!r} must be one of {', '.join(choices)}")
 
 
-def check_finite(value: float, what: str, where: str, *, or_infinite: bool = False) -> None:
+def check_finite(value: float, name: str, where: str, *, or_infinite: bool = False) -> None:
     """Raise unless an objective or gradient of a search is finite, or infinite if allowed."""
     if math.isnan(value) or (math.isinf(value) and not or_infinite):
         raise FloatingPointError(
-            f"{what} is {value} {where}, must be finite; divide matrices that differ much in scale "
+            f"{name} is {value} {where}, must be finite; divide matrices that differ much in scale "
             'by their traces, or try engine="reference", which shows whether another engine fails'
         )
 

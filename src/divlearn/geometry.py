@@ -84,12 +84,12 @@ def _check_shape(shape: tuple[int, ...], ndim: int | None, name: str) -> None:
         raise ValueError(f"{name} is empty, shape {shape}; pass at least one non-empty matrix")
 
 
-def locate(failing: Indices, leading: tuple[int, ...], name: str, what: str) -> tuple[str, str]:
+def locate(failing: Indices, leading: tuple[int, ...], name: str, fault: str) -> tuple[str, str]:
     """Name the first offending matrix and say how many there are (nothing for a lone matrix)."""
     if not leading:
         return name, ""
     index = ", ".join(str(i) for i in np.unravel_index(failing[0], leading))
-    return f"{name}[{index}]", f" ({failing.size} of {np.prod(leading)} matrices {what})"
+    return f"{name}[{index}]", f" ({failing.size} of {np.prod(leading)} matrices {fault})"
 
 
 def _check_finite(array: NDArray[np.generic], name: str) -> None:

@@ -22,8 +22,7 @@ from divlearn.weights import check_weights
 
 __all__ = ["MeanResult", "mean_abld"]
 
-
-_HALVINGS = 40
+_HALVINGS = 40  # of the last steps
 _PAIRS = 10  # of steps and changes of the gradient that quasi-Newton steps use
 _SMALLEST_SAFE = 0.25  # the proved step is tried if the larger parameter is at least this
 # The objective is a sum of positive terms, each accurate to some hundred units of rounding.
@@ -170,10 +169,8 @@ class _Objective:
     def start(self, init: ArrayLike | None) -> RealArray:
         matrices, d = self.data.matrices, self.data.d
         if init is None:
-            first, last = (
-                mean(matrices, self.weights) for mean in (arithmetic_mean, harmonic_mean)
-            )
-            return geodesic(first, last, 0.5)
+            arithmetic = arithmetic_mean(matrices, self.weights)
+            return geodesic(arithmetic, harmonic_mean(matrices, self.weights), 0.5)
         start = check_spd(init, ndim=2, name="init").astype(np.float64, copy=False)
         if len(start) != d:
             raise ValueError(f"init has shape {start.shape}, but must have {(d, d)}")

@@ -42,7 +42,6 @@ _KAPPA_SERIES = tuple((k + 1) / factorial(k + 3) for k in range(25, -1, -1))
 # (atanh(v) - v)/v^3 as a series in v^2, for |v| <= 1/3.
 _ATANH_SERIES = tuple(1 / (2 * k + 3) for k in range(17, -1, -1))
 
-
 _NOT_REQUESTED: Any = None
 
 

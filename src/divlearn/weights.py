@@ -40,11 +40,11 @@ def add_weights(weights: RealArray) -> Sum:
     return largest, float((weights / largest).sum()) if 0 < largest < np.inf else 1.0
 
 
-def mean_weight(sums: Sequence[Sum], n_seen: int) -> Unit:
+def mean_weight(sums: Sequence[Sum], n_positive: int) -> Unit:
     """Return the mean of weights > 0 from the sums of blocks and their number."""
     check_total_weight([largest * total for largest, total in sums])
     largest = max(unit for unit, _ in sums)
-    return largest, sum(unit / largest * total for unit, total in sums) / n_seen
+    return largest, sum(unit / largest * total for unit, total in sums) / n_positive
 
 
 def divide_weights(weights: RealArray, unit: Unit) -> RealArray:

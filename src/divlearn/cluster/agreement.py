@@ -170,6 +170,6 @@ def measure_stability(
             return math.nan
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            both = [clone(model).fit(matrices[half]).predict(matrices) for half in (first, ~first)]
-        scores.append(adjusted_rand_score(*both))
+            pair = [clone(model).fit(matrices[half]).predict(matrices) for half in (first, ~first)]
+        scores.append(adjusted_rand_score(*pair))
     return float(np.mean(scores))

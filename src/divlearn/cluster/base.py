@@ -96,17 +96,17 @@ class KMeansModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, Bas
         self.n_features_in_ = shards.d
         for name in ("alpha_", "beta_", "kappa_", "objective_", "history_"):  # of an earlier fit
             self.__dict__.pop(name, None)
-        trouble = None
+        warning = None
         if isinstance(rule, EmbeddedMetric):
             self._fit_vectors(shards, rule)
         else:
             with checkpointed(self, X=partial(shards.map, fingerprint_block)):
                 best = self._best_run(shards, rule)
             self._keep(best)
-            trouble = rule.trouble(best.result.parameters)
+            warning = rule.warning(best.result.parameters)
         self._warn_of_empty_clusters()
-        if trouble is not None:
-            warnings.warn(trouble, ConvergenceWarning, stacklevel=3)
+        if warning is not None:
+            warnings.warn(warning, ConvergenceWarning, stacklevel=3)
         return self
 
     def _best_run(self, shards: Shards, rule: Rule) -> Run[Partition]:

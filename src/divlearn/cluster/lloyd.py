@@ -86,7 +86,7 @@ class _Lloyd:
         self.state = state = self._relocate(self._assign(centers, rule.start))
         state.parameters = rule.begin(float(state.losses.sum()) / shards.n_seen, shards.d)
         objective = self.objective(state.losses, state.parameters)
-        self._note(0, "start", objective, state.parameters, shards.n_seen)
+        self._record(0, "start", objective, state.parameters, shards.n_seen)
 
     def turn(self, tol: float, iteration: int) -> tuple[str, str | None]:
         """Update centroids, parameters and assignment; return news and, if done, why to stop."""
@@ -94,26 +94,26 @@ class _Lloyd:
         members = self.shards.hold(_members_block, len(before.centers), parts=[before.assignments])
         if isinstance(rule, Learned):
             centers, moved, spectra = self._move(members, self._measure_spectra)
-            self._note(iteration, "centroids", self.objective(moved, parameters), parameters)
+            self._record(iteration, "centroids", self.objective(moved, parameters), parameters)
             n_seen = self.shards.n_seen
             parameters, objective, shift = rule.update(parameters, spectra, n_seen)
             centers *= np.exp(shift)
-            self._note(iteration, "parameters", n_seen * objective, parameters)
+            self._record(iteration, "parameters", n_seen * objective, parameters)
             state = self._assign(centers, parameters, before)
         else:
             # One table of divergences serves the new losses and the next assignment.
             _, moved, state = self._move(members, self._measure_table)
-            self._note(iteration, "centroids", self.objective(moved, parameters), parameters)
+            self._record(iteration, "centroids", self.objective(moved, parameters), parameters)
         self.state = self._relocate(state, before)
         changed = self.state.changed
         objective = self.objective(self.state.losses, parameters)
-        self._note(iteration, "assignment", objective, parameters, changed)
+        self._record(iteration, "assignment", objective, parameters, changed)
         news = f"objective {objective:.6g}, {changed} changed"
-        trouble = rule.trouble(parameters)
+        warning = rule.warning(parameters)
         share = changed / self.shards.n_seen
         few = not changed or share < tol
-        if trouble is not None or not (few and rule.settled(before.parameters, parameters)):
-            return news, trouble
+        if warning is not None or not (few and rule.settled(before.parameters, parameters)):
+            return news, warning
         return news, f"{share:.2%} of the assignments changed, < tol={tol:g}"
 
     def objective(self, losses: RealArray, parameters: Parameters) -> float:
@@ -123,7 +123,7 @@ class _Lloyd:
             losses.sum() / n_seen, parameters, n_seen, self.shards.d
         )
 
-    def _note(
+    def _record(
         self, iteration: int, block: str, objective: float, parameters: Parameters, changed: int = 0
     ) -> None:
         check_finite(objective, "the objective", f"in iteration {iteration}, of {block}")

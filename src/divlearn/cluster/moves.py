@@ -1,7 +1,7 @@
 """A mixture from several starts, with moves out of local maxima.
 
-In a move one component is given up and another is split in two: expectation maximisation may end
-with one component on two clusters and two on another.
+A move removes one component and splits another in two: expectation maximisation may end with one
+component on two clusters and two on another.
 """
 
 from dataclasses import replace
@@ -135,24 +135,24 @@ class _Moves:
     def propose(self, mixture: Mixture) -> Mixture | None:
         """Return the mixture after the most promising move, or None if no move has a gain."""
         joint = log_joint(self._block, mixture)
-        labels, cost = joint.argmax(axis=1), self._cost_of_giving_up(joint)
+        labels, cost = joint.argmax(axis=1), self._removal_cost(joint)
         splits = [
             self._split(mixture, k, np.flatnonzero(labels == k))
             for k in range(len(mixture.weights))
         ]
         net = np.array([gain for gain, _ in splits])[:, None] - cost
         np.fill_diagonal(net, -np.inf)
-        split, given_up = np.unravel_index(net.argmax(), net.shape)
-        if not net[split, given_up] > 0:
+        split, removed = np.unravel_index(net.argmax(), net.shape)
+        if not net[split, removed] > 0:
             return None
         means, weights = mixture.means.copy(), mixture.weights.copy()
-        means[[split, given_up]] = splits[split][1]
-        weights[[split, given_up]] = 0.5 * weights[split]
+        means[[split, removed]] = splits[split][1]
+        weights[[split, removed]] = 0.5 * weights[split]
         densities = mixture.densities.copy()
-        densities[:, given_up] = densities[:, split]
+        densities[:, removed] = densities[:, split]
         return Mixture(weights / weights.sum(), means, densities)
 
-    def _cost_of_giving_up(self, joint: RealArray) -> RealArray:
+    def _removal_cost(self, joint: RealArray) -> RealArray:
         """Loss of log-likelihood without each component, if the others stay as they are."""
         density = logsumexp(joint, axis=1)
         losses = [

@@ -45,7 +45,6 @@ _UNIT_SAMPLE = 500  # matrices of each centre from which units of the search are
 _LEAST_INFORMATION = 1e-12
 _LEAST_RATIO = 1.001  # of a fixed concentration to the bound above which Z is finite
 
-
 # Densities exp(-kappa D) / Z: rows of alpha, beta, kappa and log Z, shape (4, n_components).
 Densities = RealArray
 # alpha, beta, and the concentration kappa, NaN where there is none
@@ -217,7 +216,7 @@ class Rule:
         """Whether the parameters have converged, given that the clusters have."""
         return True
 
-    def trouble(self, parameters: Parameters) -> str | None:
+    def warning(self, parameters: Parameters) -> str | None:
         """Return a message if the parameters diverge, else None."""
         return None
 
@@ -245,7 +244,7 @@ class Penalized(Rule):
         alpha, beta = np.broadcast_to(best.point, 2).tolist()
         return (alpha, beta, math.nan), best.value, 0.0
 
-    def trouble(self, parameters: Parameters) -> str | None:
+    def warning(self, parameters: Parameters) -> str | None:
         alpha, beta, _ = parameters
         if max(alpha, beta) <= _LARGEST:
             return None
@@ -287,7 +286,7 @@ class Likelihood(Rule):
     def settled(self, before: Parameters, after: Parameters) -> bool:
         return bool(np.abs(np.subtract(before[:2], after[:2])).max() <= _SETTLED)
 
-    def trouble(self, parameters: Parameters) -> str | None:
+    def warning(self, parameters: Parameters) -> str | None:
         if parameters[2] < _LARGEST_KAPPA:
             return None
         return (

@@ -22,7 +22,6 @@ from divlearn.threads import limit_blas
 
 _INITS = ("tangent", "log-euclidean", "k-means++", "random")
 
-
 _T = TypeVar("_T")
 
 

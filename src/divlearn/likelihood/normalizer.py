@@ -33,7 +33,6 @@ _SMALLEST_MARGIN = 1e-6  # relative; a smaller one would lose most digits to rou
 _SMALLEST_KAPPA = 1e-3  # for smaller ones matrices exceed the range of floating point
 _SMALLEST_SLOPE = 0.2  # bounds the steps on a logarithmic scale
 
-
 Normalizer = tuple[float, tuple[float, float, float]]  # log Z, and slopes in alpha, beta, kappa
 
 
