@@ -117,8 +117,8 @@ def mean_abld(
     result = replace(result, mean=result.mean.astype(objective.dtype))
     if share == 1:
         return result
-    values = {"objective": share * result.objective, "history": share * result.history}
-    return replace(result, mean=from_real_form(result.mean), **values)
+    mean, history = from_real_form(result.mean), share * result.history
+    return replace(result, mean=mean, objective=share * result.objective, history=history)
 
 
 # Mean divergence to a matrix L L^T, and the mean of f_t(log(L^-1 X L^-T)), both weighted.
