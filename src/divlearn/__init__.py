@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.3.0.dev0"
 
-# NumPy takes a moment to import, and scikit-learn a second: only where something is asked for.
+# Modules are imported on first use: NumPy takes a moment to import, and scikit-learn a second.
 _MODULES = (
     "baselines",
     "cluster",
@@ -169,8 +169,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"divlearn.{name}")
     if name not in _LATE:
         raise AttributeError(f"module 'divlearn' has no attribute {name!r}")
-    globals()[name] = found = getattr(import_module(_LATE[name]), name)
-    return found
+    globals()[name] = value = getattr(import_module(_LATE[name]), name)
+    return value
 
 
 def __dir__() -> list[str]:

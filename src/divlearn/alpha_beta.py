@@ -29,7 +29,7 @@ from divlearn.tolerances import condition_limit
 
 __all__ = ["DivergenceGradient", "abld", "abld_grad", "divergence_plane", "pairwise_abld"]
 
-_SYMMETRIC_BLOCKS = 8  # of a symmetric table; only those on and above the diagonal are computed
+_SYMMETRIC_BLOCKS = 8  # of a symmetric table, whose upper blocks are copies of the lower
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,19 +74,19 @@ def abld(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> RealA
 
 
 def real_forms(*sets: ArrayLike | Prepared | None) -> tuple[list[Any], float]:
-    """Give Hermitian matrices their real form; also the factor of divergences to undo it."""
-    # One complex set makes all of them so; sets that engines prepared have their real form already.
+    """Real forms of Hermitian matrices, and the factor that corrects their divergences."""
+    # One complex set makes all of them complex; `Prepared` sets are real forms already.
     if not any(map(is_complex, sets)):
         return list(sets), 1.0
     forms = [
-        one if one is None or isinstance(one, Prepared) else real_form(one, name, always=True)
-        for one, name in zip(sets, "XY", strict=False)
+        X if X is None or isinstance(X, Prepared) else real_form(X, name, always=True)
+        for X, name in zip(sets, "XY", strict=False)
     ]
     return forms, 0.5
 
 
 def compare(first: RealArray, second: RealArray, alpha: ArrayLike, beta: ArrayLike) -> RealArray:
-    """`abld` of matrices that were checked."""
+    """`abld` of checked matrices."""
     a, b = as_real(alpha, "alpha"), as_real(beta, "beta")
     single = a.ndim == b.ndim == 0 and np.sign(a) * np.sign(b) >= 0
     if single and second.ndim > first.ndim == 2:
@@ -94,8 +94,8 @@ def compare(first: RealArray, second: RealArray, alpha: ArrayLike, beta: ArrayLi
     if single and second.ndim == 2:
         d = first.shape[-1]
         many = first.reshape(-1, d, d).astype(np.result_type(first, second), copy=False)
-        known = Prepared.checked(many), Prepared.checked(second[None])
-        return get_engine().encode(*known, alpha, beta).reshape(first.shape[:-2])[()]
+        operands = Prepared.checked(many), Prepared.checked(second[None])
+        return get_engine().encode(*operands, alpha, beta).reshape(first.shape[:-2])[()]
     pairs = Pairs(first, second, alpha, beta)
     t, _ = pairs.decompose(vectors=False)
     pairs.check_domain(t)
@@ -124,16 +124,15 @@ def abld_grad(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> 
     """
     (X, Y), share = real_forms(X, Y)
     if share != 1:
-        found = abld_grad(X, Y, alpha, beta)
-        in_x, in_y = map(from_real_form, (found.X, found.Y))  # of Re tr(G dX), so not halved
-        rest = (share * one for one in (found.alpha, found.beta))
-        return DivergenceGradient(share * found.value, in_x, in_y, *rest)
+        grad = abld_grad(X, Y, alpha, beta)
+        in_x, in_y = map(from_real_form, (grad.X, grad.Y))  # of Re tr(G dX), so not halved
+        slopes = share * grad.alpha, share * grad.beta
+        return DivergenceGradient(share * grad.value, in_x, in_y, *slopes)
     first, second = check_pair(X, Y)
     pairs = Pairs(first, second, alpha, beta)
     t, vectors = pairs.decompose(vectors=True)
     pairs.check_domain(t)
-    asked = ("f_t", "f_alpha", "f_beta")
-    scalar = abld_scalar(t, pairs.alpha, pairs.beta, derivatives=asked)
+    scalar = abld_scalar(t, pairs.alpha, pairs.beta, derivatives=("f_t", "f_alpha", "f_beta"))
     in_y = pairs.gradient(vectors, scalar.f_t)
     # D^(a,b)(X||Y) = D^(b,a)(Y||X): with X and Y swapped, small eigenvalues become large ones, and
     # both gradients keep their accuracy.
@@ -141,7 +140,7 @@ def abld_grad(X: ArrayLike, Y: ArrayLike, alpha: ArrayLike, beta: ArrayLike) -> 
     t, vectors = swapped.decompose(vectors=True)
     slope = abld_scalar(t, swapped.alpha, swapped.beta, derivatives="f_t").f_t
     in_x = swapped.gradient(vectors, slope)
-    f, f_alpha, f_beta = (one.sum(axis=-1) for one in (scalar.f, scalar.f_alpha, scalar.f_beta))
+    f, f_alpha, f_beta = (v.sum(axis=-1) for v in (scalar.f, scalar.f_alpha, scalar.f_beta))
     return DivergenceGradient(*map(pairs.finish, (f, in_x, in_y, f_alpha, f_beta)))
 
 
@@ -177,38 +176,37 @@ def pairwise_abld(
     array([[0.    , 0.3863],
            [0.6137, 0.    ]])
     """
-    chosen = get_engine(engine, n_threads)
+    engine = get_engine(engine, n_threads)
     (X, Y), share = real_forms(X, Y)
     if share != 1:
-        table = pairwise_abld(X, Y, alpha=alpha, beta=beta, engine=chosen, out=out)
+        table = pairwise_abld(X, Y, alpha=alpha, beta=beta, engine=engine, out=out)
         return np.multiply(table, share, out=table)
-    data = chosen.prepare(X)
+    data = engine.prepare(X)
     if Y is not None:
-        other = Y.matrices if isinstance(Y, Prepared) else check_spd(Y, ndim=3, name="Y")
-        data = _promote(data, other, chosen)
-        return chosen.encode(data, Prepared.checked(other), alpha, beta, out=out)
+        atoms = Y.matrices if isinstance(Y, Prepared) else check_spd(Y, ndim=3, name="Y")
+        data = _promote(data, atoms, engine)
+        return engine.encode(data, Prepared.checked(atoms), alpha, beta, out=out)
     out = check_out(out, (data.n_matrices, data.n_matrices), data.dtype)
     if np.ndim(alpha) == np.ndim(beta) == 0 and alpha == beta and len(out) > 64:
-        _fill_symmetric(chosen, data.matrices, alpha, out)
+        _fill_symmetric(engine, data.matrices, alpha, out)
     else:
-        chosen.encode(data, Prepared.checked(data.matrices), alpha, beta, out=out)
+        engine.encode(data, Prepared.checked(data.matrices), alpha, beta, out=out)
     np.fill_diagonal(out, 0.0)
     return out
 
 
-def _promote(data: Prepared, other: RealArray, engine: Engine) -> Prepared:
-    """Bring data to the precision that both have in common."""
-    common = np.result_type(data.dtype, other.dtype)
+def _promote(data: Prepared, atoms: RealArray, engine: Engine) -> Prepared:
+    """Promote data to the common dtype of data and atoms."""
+    common = np.result_type(data.dtype, atoms.dtype)
     return data if data.dtype == common else engine.prepare(data.matrices.astype(common))
 
 
 def _fill_symmetric(engine: Engine, matrices: RealArray, alpha: float, out: RealArray) -> None:
     for start, stop in pairwise(np.linspace(0, len(out), _SYMMETRIC_BLOCKS + 1).astype(int)):
-        # Atoms are the block, data is what lies from it on.
         rows, atoms = matrices[start:], matrices[start:stop]
-        part = engine.encode(Prepared.checked(rows), Prepared.checked(atoms), alpha, alpha)
-        out[start:, start:stop] = part
-        out[start:stop, start:] = part.T
+        block = engine.encode(Prepared.checked(rows), Prepared.checked(atoms), alpha, alpha)
+        out[start:, start:stop] = block
+        out[start:stop, start:] = block.T
 
 
 def divergence_plane(
@@ -236,12 +234,12 @@ def divergence_plane(
     >>> divergence_plane(X, Y, [0, 1], [0, 1]).shape
     (1, 1, 2, 2)
     """
-    chosen = get_engine(engine, n_threads)
+    engine = get_engine(engine, n_threads)
     (X, Y), share = real_forms(X, Y)
     if share != 1:
-        plane = divergence_plane(X, Y, alphas, betas, engine=chosen, out=out)
+        plane = divergence_plane(X, Y, alphas, betas, engine=engine, out=out)
         return np.multiply(plane, share, out=plane)
-    data, atoms = chosen.prepare(X), check_spd(Y, ndim=3, name="Y")
+    data, atoms = engine.prepare(X), check_spd(Y, ndim=3, name="Y")
     first, second = np.atleast_1d(np.asarray(alphas)), np.atleast_1d(np.asarray(betas))
     if first.ndim != 1 or second.ndim != 1:
         raise ValueError(
@@ -253,14 +251,14 @@ def divergence_plane(
     grid = np.stack(np.meshgrid(first, second, indexing="ij")).reshape(2, 1, -1)
     pairs = np.broadcast_to(grid, (2, len(atoms), grid.shape[2]))
     flat = out.reshape(*shape[:2], -1)
-    chosen.encode(data, atoms, pairs[0], pairs[1], out=flat)
+    engine.encode(data, atoms, pairs[0], pairs[1], out=flat)
     if not np.shares_memory(flat, out):  # out was not contiguous
         out[...] = flat.reshape(shape)
     return out
 
 
 def nonnegative_point(alpha: float, beta: float) -> tuple[float, float]:
-    """Turn parameters of one sign into those >= 0: D^(-a,-b) = D^(b,a)."""
+    """Return parameters >= 0 of the same divergence: D^(-a,-b) = D^(b,a)."""
     if min(alpha, beta) < 0 < max(alpha, beta):
         raise ValueError(
             f"(alpha, beta) = ({alpha:g}, {beta:g}) must not have opposite signs, for which D is "
@@ -287,7 +285,7 @@ def check_sizes(first: RealArray, second: RealArray) -> None:
 
 
 class Pairs:
-    """Matrices of `check_pair` pair by pair, flattened over the broadcast leading dimensions."""
+    """Pairs of checked matrices, flattened over their broadcast leading dimensions."""
 
     def __init__(self, X: RealArray, Y: RealArray, alpha: ArrayLike, beta: ArrayLike) -> None:
         a, b = as_real(alpha, "alpha"), as_real(beta, "beta")
@@ -308,7 +306,7 @@ class Pairs:
         self._exponent = exponent - self._unit
 
     def _sort(self, X: RealArray, Y: RealArray) -> tuple[RealArray, RealArray, IntArray | None]:
-        """Put the variables of graded pairs in descending order of x_ii/y_ii: factors keep them."""
+        """Sort the variables of graded pairs by descending x_ii/y_ii, for accurate factors."""
         d = X.shape[-1]
         first, second = (np.diagonal(Z, axis1=-2, axis2=-1).astype(np.float64) for Z in (X, Y))
         sizes = np.broadcast_to(np.log(first) - np.log(second), (*self.leading, d))
@@ -322,7 +320,7 @@ class Pairs:
 
     def _factorize(self, matrices: RealArray) -> tuple[RealArray, RealArray, IntArray]:
         """Cholesky factors of matrices scaled by 2^-exponent, their inverses, and exponents."""
-        # Factor before broadcasting: each matrix once, however many partners it has.
+        # Factor before broadcasting, so that each matrix is factored once.
         d = matrices.shape[-1]
         factor, exponent = factorize(matrices.reshape(-1, d, d))
         exponents = np.broadcast_to(exponent.reshape(matrices.shape[:-2]), self.leading).ravel()

@@ -1,4 +1,4 @@
-"""Types of arrays, where arrays are, and real numbers from whatever was passed."""
+"""Types of arrays, their host or device, and conversion to real numbers."""
 
 from typing import Any
 
@@ -18,19 +18,19 @@ def to_host(array: Any) -> RealArray:
 
 
 def on_device(array: Any) -> bool:
-    """Whether an array is anywhere but on the host."""
+    """Whether an array is on a device."""
     return not isinstance(array, np.ndarray)
 
 
 def to_device_of(array: Any, like: Any) -> RealArray:
-    """Move an array where another is: no function of NumPy mixes arrays of host and device."""
+    """Move an array to the device of another; NumPy cannot mix host and device."""
     if type(array) is type(like):
         return array
     return to_host(array) if isinstance(like, np.ndarray) else np.asarray(array, like=like)
 
 
 def array_or_list(values: Any) -> Any:
-    """Convert to an array; a ragged list stays, for others to take or to refuse."""
+    """Convert to an array; return a ragged list as it is."""
     try:
         return np.asarray(values)
     except ValueError:
@@ -38,7 +38,7 @@ def array_or_list(values: Any) -> Any:
 
 
 def as_real(values: ArrayLike, name: str, *, largest: float = np.inf) -> RealArray:
-    """Convert to float64; say what is wrong with anything that is not finite real numbers."""
+    """Convert to float64; raise unless all values are finite real numbers."""
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -61,7 +61,7 @@ def check_real(array: NDArray[Any], name: str, fix: str = "") -> None:
 
 
 def as_axis(values: ArrayLike, name: str) -> RealArray:
-    """Convert to float64 of shape (n,), n >= 1, as the values of one parameter of a grid have."""
+    """Convert the values of one parameter of a grid to float64 of shape (n,), n >= 1."""
     axis = as_real(values, name)
     if axis.ndim != 1 or axis.size == 0:
         raise ValueError(f"{name} has shape {axis.shape}, but must have shape (n,) with n >= 1")

@@ -1,4 +1,4 @@
-"""Files that are either old or new, whatever happens while they are written."""
+"""Files that are replaced as a whole or not at all."""
 
 import errno
 import os
@@ -19,13 +19,13 @@ _FULL = {
 
 @contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that takes its place once it is complete; until then what was there stays."""
-    given = str(path)
-    check_replaceable(path, given)
+    """Open a temporary file that replaces ``path`` once it is complete."""
+    original = str(path)
+    check_replaceable(path, original)
     path = path.resolve()  # so that a link stays one
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
-        with naming_full_disk(given), os.fdopen(handle, "wb") as file:
+        with naming_full_disk(original), os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(handle)
@@ -40,7 +40,7 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def naming_full_disk(name: str) -> Iterator[None]:
-    """Let the error of a full disk name what was written, and say what to do."""
+    """Let errors of a full disk name the file and say what to do."""
     try:
         yield
     except OSError as error:
@@ -50,7 +50,7 @@ def naming_full_disk(name: str) -> Iterator[None]:
 
 
 def check_replaceable(path: Path, name: str) -> None:
-    """Refuse to put a file, called `name`, in the place of a folder, device, pipe or socket."""
+    """Raise if a folder, device, pipe or socket, called `name`, would be replaced by a file."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -62,7 +62,7 @@ def check_replaceable(path: Path, name: str) -> None:
 
 
 def _mode(path: Path) -> int:
-    """Permissions of the old file, or those a new one would get."""
+    """Permissions of the old file, or the default of new files."""
     if path.exists():
         return path.stat().st_mode & 0o777
     mask = os.umask(0)
@@ -71,7 +71,7 @@ def _mode(path: Path) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Let the new name reach the disk too, where folders can be opened."""
+    """Flush the new name to the disk too, where folders can be opened."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -17,7 +17,7 @@ ClassWeight = Mapping[Any, float] | str | None
 def check_count(
     value: object, name: str, *, least: int = 1, most: int | None = None, fix: str = ""
 ) -> int:
-    """Return an integer of a range, or raise; messages end with ``fix``."""
+    """Return an integer in a range, or raise with a message that ends with ``fix``."""
     relation = f">= {least}" + (f" and <= {most}" if most is not None else "") + fix
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name}={value!r} must be an integer {relation}")
@@ -28,7 +28,7 @@ def check_count(
 
 
 def check_sortable(labels: Labels, name: str) -> None:
-    """Raise where labels cannot be sorted: some are None, or some are text and others are not."""
+    """Raise if labels cannot be sorted: one is None, or only some are text."""
     if labels.dtype != object:
         return
     for index, label in enumerate(labels.flat):
@@ -43,34 +43,34 @@ def check_sortable(labels: Labels, name: str) -> None:
 
 
 def check_number(value: object, name: str, *, positive: bool = False, word: str = "") -> None:
-    """Raise unless a value is a finite number >= 0, or > 0; `word` is what else is allowed."""
+    """Raise unless a value is a finite number >= 0, or > 0; `word` is allowed as well."""
     if not is_number(value) or not 0 <= value < np.inf or (positive and value == 0):
         allowed = f'"{word}" or ' if word else ""
         relation = ">" if positive else ">="
         raise ValueError(f"{name}={value!r} must be {allowed}a finite number {relation} 0")
 
 
-def check_name(value: object, name: str, known: Collection[str]) -> None:
-    if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{name}={value!r} must be one of {', '.join(known)}")
+def check_name(value: object, name: str, choices: Collection[str]) -> None:
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name}={value!r} must be one of {', '.join(choices)}")
 
 
-def check_finite(value: float, what: str, where: str, *, or_infinite: bool = False) -> None:
-    """Raise unless a number that a search goes by is finite, or infinite where this may be."""
+def check_finite(value: float, name: str, where: str, *, or_infinite: bool = False) -> None:
+    """Raise unless an objective or gradient of a search is finite, or infinite if allowed."""
     if math.isnan(value) or (math.isinf(value) and not or_infinite):
         raise FloatingPointError(
-            f"{what} is {value} {where}, must be finite; divide matrices that differ much in scale "
+            f"{name} is {value} {where}, must be finite; divide matrices that differ much in scale "
             'by their traces, or try engine="reference", which shows whether another engine fails'
         )
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a value is a real number; booleans are none."""
+    """Whether a value is a real number and not a boolean."""
     return isinstance(value, float | int | np.floating | np.integer) and not isinstance(value, bool)
 
 
 def import_extra(module: str, need: str, extra: str) -> Any:
-    """Import an optional module; where it is missing, say who needs it and how to install it."""
+    """Import an optional module; the error says why it is needed and how to install it."""
     try:
         return import_module(module)
     except ImportError as error:

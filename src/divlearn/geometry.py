@@ -16,9 +16,9 @@ from divlearn import tolerances
 from divlearn.arrays import Indices, RealArray, check_real, on_device, to_device_of
 from divlearn.hermitian import from_real_form, is_complex, real_form
 
-_LONGEST = 20.0  # of half a step, in units of the metric: further is overflow, not learning
+_MAX_LOG = 20.0  # bound of the eigenvalues of half a step, against overflow
 _ROUNDING = 1e-17
-_SERIES = 1.1  # of half a step: up to here, which is as far as searches go, series are short
+_MAX_SERIES_NORM = 1.1  # of half a step; the series is short up to it, and steps rarely exceed it
 
 
 def check_symmetric(
@@ -39,13 +39,13 @@ def check_symmetric(
 
 
 def equilibrate(X: RealArray) -> tuple[RealArray, RealArray]:
-    """Scale rows and columns by powers of two, diagonal into [1/2, 2); returns also the scale."""
+    """Scale the diagonal into [1/2, 2) by powers of two; also returns the scale."""
     exponent = np.frexp(np.diagonal(X, axis1=-2, axis2=-1))[1] // 2
     scale = np.ldexp(np.ones((), X.dtype), -exponent)
     with np.errstate(over="ignore"):
         scaled = X * scale[..., :, None]
         scaled *= scale[..., None, :]
-    # No positive definite matrix exceeds these limits, and none becomes one by being clipped.
+    # Positive definite matrices lie within these limits, and clipping makes no other one definite.
     return np.clip(scaled, -2, 2, out=scaled), scale
 
 
@@ -59,7 +59,7 @@ def _as_numeric(X: ArrayLike, name: str) -> NDArray[np.generic]:
     if np.ma.is_masked(X):
         raise ValueError(f"{name} has masked entries; fill them or drop these matrices")
     fix = "; convert it to a float array of shape (n_matrices, d, d) first"
-    if array.ndim < 2:  # names of files, or something that makes matrices
+    if array.ndim < 2:  # names of files, or an object that yields matrices
         fix = (
             "; load the matrices first, files with numpy.load, or use an estimator that learns "
             "from shards, such as IDDLClassifier, ABKMeans or DivergenceKNN"
@@ -84,12 +84,12 @@ def _check_shape(shape: tuple[int, ...], ndim: int | None, name: str) -> None:
         raise ValueError(f"{name} is empty, shape {shape}; pass at least one non-empty matrix")
 
 
-def locate(failing: Indices, leading: tuple[int, ...], name: str, what: str) -> tuple[str, str]:
+def locate(failing: Indices, leading: tuple[int, ...], name: str, fault: str) -> tuple[str, str]:
     """Name the first offending matrix and say how many there are (nothing for a lone matrix)."""
     if not leading:
         return name, ""
     index = ", ".join(str(i) for i in np.unravel_index(failing[0], leading))
-    return f"{name}[{index}]", f" ({failing.size} of {np.prod(leading)} matrices {what})"
+    return f"{name}[{index}]", f" ({failing.size} of {np.prod(leading)} matrices {fault})"
 
 
 def _check_finite(array: NDArray[np.generic], name: str) -> None:
@@ -126,7 +126,7 @@ def _cast(array: NDArray[np.generic], dtype: DTypeLike | None, name: str) -> Rea
 
 
 def _average_triangles(X: RealArray, name: str, graded: bool) -> RealArray:
-    """Average both triangles in place; equal ones, the common case, only cost the comparison."""
+    """Average both triangles in place, unless they are equal."""
     if np.array_equal(X, X.mT):
         return X
     matrices = X.reshape(-1, *X.shape[-2:])
@@ -156,7 +156,7 @@ def _average_triangles(X: RealArray, name: str, graded: bool) -> RealArray:
 
 
 def normalize(X: RealArray) -> tuple[RealArray, NDArray[np.intc]]:
-    """Divide by ``2**exponent``, so that the largest entry is about one and nothing overflows."""
+    """Divide by ``2**exponent``, so that the largest entry is about one."""
     exponent = np.frexp(np.abs(X).max(axis=(-2, -1)))[1]
     return np.ldexp(X, -exponent[..., None, None]), exponent
 
@@ -171,7 +171,7 @@ def _symmetric_part(M: RealArray) -> RealArray:
 
 
 def graded_eigh(X: RealArray) -> tuple[RealArray, RealArray]:
-    """Eigen-decompose with the largest variables first, as LAPACK keeps small eigenvalues then."""
+    """Eigen-decompose with the largest variables first, for accurate small eigenvalues."""
     order = np.argsort(-np.diagonal(X, axis1=-2, axis2=-1), axis=-1)
     sorted_rows = np.take_along_axis(X, order[..., :, None], axis=-2)
     values, vectors = np.linalg.eigh(np.take_along_axis(sorted_rows, order[..., None, :], axis=-1))
@@ -267,7 +267,7 @@ def powm(X: ArrayLike, p: ArrayLike, *, name: str = "X") -> RealArray:
 
 
 def solve_definite(A: RealArray, B: RealArray) -> RealArray:
-    """Solve A X = B for a positive definite A, wherever both are."""
+    """Solve A X = B for a positive definite A, on the host or on a device."""
     if on_device(A):
         return np.linalg.solve(A, B)
     return solve(A, B, assume_a="pos", check_finite=False)
@@ -280,7 +280,7 @@ def vectorize(S: RealArray) -> RealArray:
 
 
 def unvectorize(vectors: RealArray) -> RealArray:
-    """Symmetric matrices, shape (n, d, d), of which `vectorize` gives these rows."""
+    """Symmetric matrices, shape (n, d, d), from rows of `vectorize`."""
     d = int(np.sqrt(2 * vectors.shape[1]))
     rows, columns = np.triu_indices(d)
     entries = vectors * to_device_of(np.where(rows == columns, 1, np.sqrt(0.5)), vectors)
@@ -316,8 +316,8 @@ def geodesic(start: ArrayLike, end: ArrayLike, fraction: ArrayLike) -> RealArray
     target, d = check_symmetric(end, name="end"), scale.shape[-1]
     if target.shape[-1] != d:
         raise ValueError(f"end has shape {target.shape}, must have d={d} like the base point")
-    # In coordinates in which ``start`` is the identity. The powers of two in ``scale`` keep the
-    # factor, and so the solves with it, free of the units of the variables.
+    # Coordinates in which ``start`` is the identity. The powers of two in ``scale`` make the factor
+    # independent of the units of the variables.
     half = np.linalg.solve(factor, target * scale[..., :, None] * scale[..., None, :])
     whitened = _symmetric_part(np.linalg.solve(factor, half.mT))
     moved = _symmetric_part(factor @ powm(whitened, fraction, name="end") @ factor.mT)
@@ -335,25 +335,25 @@ def move_frames(frames: RealArray, steps: RealArray) -> RealArray:
     r"""Take steps :math:`A \leftarrow A e^{S/2}`, shape (n, d, d) each."""
     half = 0.5 * steps
     longest = float(np.linalg.norm(half, axis=(1, 2)).max())
-    if longest <= _SERIES:
+    if longest <= _MAX_SERIES_NORM:
         factor = _exponential_series(half, longest)
     else:
         values, vectors = np.linalg.eigh(half)
-        factor = (vectors * np.exp(np.clip(values, -_LONGEST, _LONGEST))[:, None, :]) @ vectors.mT
+        factor = (vectors * np.exp(np.clip(values, -_MAX_LOG, _MAX_LOG))[:, None, :]) @ vectors.mT
     return frames @ factor
 
 
 def _exponential_series(X: RealArray, norm: float) -> RealArray:
-    """Sum X^k / k! up to rounding, for matrices of at most some norm."""
-    # Powers come in fours, sum_j X^4j (c_4j + c_4j+1 X + c_4j+2 X^2 + c_4j+3 X^3), as Paterson and
-    # Stockmeyer have them: a few products, where eigenvectors take as long as fifty.
+    """Sum X^k / k! up to rounding, for matrices of at most this norm."""
+    # Paterson and Stockmeyer's scheme in groups of four powers, sum_j X^4j (c_4j + c_4j+1 X +
+    # c_4j+2 X^2 + c_4j+3 X^3), needs few products; eigenvectors cost as much as fifty.
     groups = 1
     while norm ** (4 * groups) > _ROUNDING * factorial(4 * groups):
         groups += 1
-    rest = np.array([[1 / factorial(4 * j + i) for i in (1, 2, 3)] for j in range(groups)])
+    coefficients = np.array([[1 / factorial(4 * j + i) for i in (1, 2, 3)] for j in range(groups)])
     square = X @ X
     powers = np.stack([X, square, square @ X])
-    sums = (to_device_of(rest, X) @ powers.reshape(3, -1)).reshape(groups, *X.shape)
+    sums = (to_device_of(coefficients, X) @ powers.reshape(3, -1)).reshape(groups, *X.shape)
     for part in range(groups):  # the identity, on diagonals
         sums[part].reshape(len(X), -1)[:, :: X.shape[-1] + 1] += 1 / factorial(4 * part)
     total: RealArray = sums[-1]

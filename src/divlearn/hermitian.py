@@ -15,7 +15,7 @@ from divlearn.arrays import RealArray, array_or_list
 
 
 def is_complex(X: Any) -> bool:
-    """Whether an array, or a list that makes one, holds complex numbers; shards do not."""
+    """Whether an array or list holds complex numbers; other objects, such as shards, do not."""
     array = array_or_list(X) if isinstance(X, list | tuple) else X
     return getattr(getattr(array, "dtype", None), "kind", "") == "c"
 
@@ -23,7 +23,7 @@ def is_complex(X: Any) -> bool:
 def real_form(X: ArrayLike, name: str = "X", *, always: bool = False) -> ArrayLike:
     """Give complex Hermitian matrices, shape (..., d, d), their real form, (..., 2 d, 2 d).
 
-    Real matrices stay as they are, unless their real form is to be taken ``always``.
+    Real matrices are returned as they are, unless ``always`` is set.
     """
     if not (always or is_complex(X)):
         return X
@@ -42,7 +42,7 @@ def real_form(X: ArrayLike, name: str = "X", *, always: bool = False) -> ArrayLi
 
 
 def from_real_form(matrices: RealArray) -> RealArray:
-    """Complex Hermitian matrices, shape (..., d, d), of which `real_form` gives these."""
+    """Complex Hermitian matrices, shape (..., d, d), from their real forms."""
     d = matrices.shape[-1] // 2
     form = matrices.reshape(*matrices.shape[:-2], d, 2, d, 2)
     real = 0.5 * (form[..., 0, :, 0] + form[..., 1, :, 1])

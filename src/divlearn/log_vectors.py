@@ -14,21 +14,21 @@ from divlearn.geometry import compose, expm, graded_eigh, normalize, unvectorize
 from divlearn.threads import one_thread
 
 _ROUNDING = float(np.finfo(float).eps)  # of an eigenvalue on a device, relative to the largest
-_BLOCK_ENTRIES = 1 << 23  # of matrices whose logarithms are taken at a time
+_BLOCK_ENTRIES = 1 << 23  # matrix entries in a block of logarithms
 _TOLERANCE, _MAX_ITER = 1e-4, 300  # as in KMeans
-_MOST_DISTANCES = 1 << 24  # between all vectors, if they are to be known at once
+_MAX_DISTANCES = 1 << 24  # entries of a table of distances between all vectors
 
 
 def log_vectors(matrices: RealArray | Prepared, whitener: RealArray | None = None) -> RealArray:
     """Upper triangles of log X, or log W X W^T, with off-diagonal entries times sqrt(2).
 
-    Euclidean distances of these vectors are log-Euclidean distances of the matrices. Those of
-    `Prepared` matrices are computed once for all models that ask for them.
+    Euclidean distances of these vectors are log-Euclidean distances of the matrices. Vectors of
+    `Prepared` matrices are computed once and cached.
     """
     if isinstance(matrices, Prepared):
-        given, key = matrices, None if whitener is None else whitener.tobytes()
-        return given.once(("log vectors", key), lambda: log_vectors(given.matrices, whitener))
-    if on_device(matrices):  # these are checked
+        data, key = matrices, None if whitener is None else whitener.tobytes()
+        return data.once(("log vectors", key), lambda: log_vectors(data.matrices, whitener))
+    if on_device(matrices):
         if whitener is not None:
             frame = to_device_of(whitener, matrices)
             matrices = frame @ matrices @ frame.T
@@ -41,17 +41,17 @@ def log_vectors(matrices: RealArray | Prepared, whitener: RealArray | None = Non
     vectors = np.empty((len(matrices), d * (d + 1) // 2))
     step = max(1, _BLOCK_ENTRIES // d**2)
     for start in range(0, len(matrices), step):
-        some = matrices[start : start + step].astype(np.float64, copy=False)
+        block = matrices[start : start + step].astype(np.float64, copy=False)
         if whitener is not None:
-            some = whitener @ some @ whitener.T
-            some = 0.5 * (some + some.mT)
-        vectors[start : start + step] = vectorize(cpu_engine().logarithms(some))
+            block = whitener @ block @ whitener.T
+            block = 0.5 * (block + block.mT)
+        vectors[start : start + step] = vectorize(cpu_engine().logarithms(block))
     return vectors
 
 
 def squared_distances(vectors: RealArray, others: RealArray) -> RealArray:
-    """Squared Euclidean distances, shape (n_vectors, n_others), wherever the vectors are."""
-    # Unlike scikit-learn's, without checks, which take longer than one vector.
+    """Squared Euclidean distances, shape (n_vectors, n_others), on the host or on a device."""
+    # Without the checks of scikit-learn, which take longer than the distances of one vector.
     table = (-2 * vectors) @ others.T
     table += (vectors * vectors).sum(axis=1)[:, None]
     table += (others * others).sum(axis=1)
@@ -59,7 +59,7 @@ def squared_distances(vectors: RealArray, others: RealArray) -> RealArray:
 
 
 def from_log_vectors(vectors: RealArray) -> RealArray:
-    """SPD matrices, shape (n, d, d), of which `log_vectors` are given."""
+    """SPD matrices, shape (n, d, d), from rows of `log_vectors`."""
     logarithms = unvectorize(vectors)
     if on_device(vectors):
         values, basis = np.linalg.eigh(logarithms)
@@ -68,13 +68,13 @@ def from_log_vectors(vectors: RealArray) -> RealArray:
 
 
 def fit_vectors(model: KMeans, vectors: RealArray, weights: RealArray | None = None) -> KMeans:
-    """Fit k-means to rows with one thread: several would sum in an order that changes."""
+    """Fit k-means with one thread: with several the order of summation varies."""
     with one_thread(), warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         return model.fit(vectors, sample_weight=weights)
 
 
 def refine_centres(vectors: RealArray, centres: RealArray) -> RealArray | None:
-    """Do what KMeans does, wherever the vectors are; None where a cluster runs empty."""
+    """Lloyd iterations as in KMeans, on the device of the vectors; None if a cluster is empty."""
     middle = vectors.mean(axis=0)
     vectors, centres = vectors - middle, centres - middle
     numbers = to_device_of(np.arange(len(centres))[:, None], vectors)
@@ -101,7 +101,7 @@ def greedy_seeds(
     n_seeds: int,
     random_state: np.random.RandomState,
 ) -> list[int]:
-    """Greedy k-means++ (Arthur and Vassilvitskii, 2007): of a few seeds drawn, the best is kept."""
+    """Greedy k-means++ (Arthur and Vassilvitskii, 2007): the best of a few random seeds."""
     # ``measure`` turns indices of samples into a table of divergences of all samples to these.
     n_trials = 2 + int(np.log(n_seeds))
     chosen = [int(random_state.choice(len(weights), p=weights / weights.sum()))]
@@ -119,8 +119,8 @@ def greedy_seeds(
 
 
 def find_centres(vectors: RealArray, n: int, random_state: np.random.RandomState) -> RealArray:
-    """Means of k-means; where there are too few different vectors, some come twice."""
-    # Vectors that differ in one entry differ: to compare whole ones takes long.
+    """Means of k-means; if there are fewer than n different vectors, means are repeated."""
+    # First compare one entry: the comparison of whole vectors is slow.
     n_different = len(np.unique(to_host(vectors[:, 0])))
     k = n if n_different >= n else min(n, len(np.unique(to_host(vectors), axis=0)))
     centres = _means(vectors, _seeds(vectors, k, random_state), k, random_state)
@@ -130,27 +130,27 @@ def find_centres(vectors: RealArray, n: int, random_state: np.random.RandomState
 def _means(
     vectors: RealArray, seeds: list[int] | None, k: int, random_state: np.random.RandomState
 ) -> RealArray:
-    """Means of k-means, where the vectors are."""
+    """Means of k-means, on the device of the vectors."""
     if on_device(vectors) and seeds is not None:
-        found = refine_centres(vectors, vectors[to_device_of(np.array(seeds), vectors)])
-        if found is not None:
-            return found
+        centres = refine_centres(vectors, vectors[to_device_of(np.array(seeds), vectors)])
+        if centres is not None:
+            return centres
     host = to_host(vectors)
     init = "k-means++" if seeds is None else host[seeds]
-    start = KMeans(k, init=init, n_init=1, random_state=random_state)
-    return to_device_of(fit_vectors(start, host).cluster_centers_, vectors)
+    model = KMeans(k, init=init, n_init=1, random_state=random_state)
+    return to_device_of(fit_vectors(model, host).cluster_centers_, vectors)
 
 
 def _seeds(vectors: RealArray, n: int, random_state: np.random.RandomState) -> list[int] | None:
-    """Seeds of k-means, as KMeans draws them, from one product for all distances if that fits."""
-    if len(vectors) ** 2 > _MOST_DISTANCES:
+    """Seeds of k-means as KMeans draws them, from a table of distances; None if it is too large."""
+    if len(vectors) ** 2 > _MAX_DISTANCES:
         return None
     centred = vectors - vectors.mean(axis=0)
     products = to_host(centred @ centred.T)
     squares = np.diagonal(products)
 
-    def measure(some: Indices) -> RealArray:
-        rows: RealArray = squares + squares[some, None] - 2 * products[some]
+    def measure(indices: Indices) -> RealArray:
+        rows: RealArray = squares + squares[indices, None] - 2 * products[indices]
         return np.maximum(rows, 0, out=rows).T
 
     return greedy_seeds(measure, np.ones(len(vectors)), n, random_state)

@@ -22,12 +22,11 @@ from divlearn.weights import check_weights
 
 __all__ = ["MeanResult", "mean_abld"]
 
-
-_HALVINGS = 40
-_PAIRS = 10  # that quasi-Newton steps remember
-_SMALLEST_SAFE = 0.25  # largest parameter from which the proved step is worth trying
-# The objective is a sum of positive terms, each right to some hundred units of rounding;
-# differences below this part of it mean nothing.
+_HALVINGS = 40  # of the last steps
+_PAIRS = 10  # of steps and changes of the gradient that quasi-Newton steps use
+_SMALLEST_SAFE = 0.25  # the proved step is tried if the larger parameter is at least this
+# The objective is a sum of positive terms, each accurate to some hundred units of rounding.
+# Relative differences below this one are noise.
 _ROUNDING = 4096 * np.finfo(np.float64).eps
 
 
@@ -111,21 +110,15 @@ def mean_abld(
     max_iter = check_count(max_iter, "max_iter", least=0)
     (X, init), share = real_forms(X, init)
     objective = _Objective(X, alpha, beta, sample_weight, get_engine(engine, n_threads))
-    found = objective.closed_form()
-    if found is None:
+    result = objective.closed_form()
+    if result is None:
         search = search_mean(*objective.point, objective.start(init), tol, max_iter)
-        (found,) = run_searches([search], lambda _, trials: [objective.at(trials[0])])
-    found = replace(found, mean=found.mean.astype(objective.dtype))
-    return found if share == 1 else _complex_form(found, share)
-
-
-def _complex_form(found: MeanResult, share: float) -> MeanResult:
-    return replace(
-        found,
-        mean=from_real_form(found.mean),
-        objective=share * found.objective,
-        history=share * found.history,
-    )
+        (result,) = run_searches([search], lambda _, trials: [objective.at(trials[0])])
+    result = replace(result, mean=result.mean.astype(objective.dtype))
+    if share == 1:
+        return result
+    mean, history = from_real_form(result.mean), share * result.history
+    return replace(result, mean=mean, objective=share * result.objective, history=history)
 
 
 # Mean divergence to a matrix L L^T, and the mean of f_t(log(L^-1 X L^-T)), both weighted.
@@ -149,7 +142,7 @@ class _Objective:
             raise ValueError("alpha and beta must be single numbers")
         self.point = nonnegative_point(float(first), float(second))
         self.engine, data = engine, engine.prepare(X)
-        self.dtype = data.dtype  # of the result: only that is rounded
+        self.dtype = data.dtype  # of the result, which alone is rounded to it
         if data.dtype != np.float64:
             data = engine.prepare(data.matrices.astype(np.float64))
         self.data, self.weights = data, check_weights(sample_weight, data.n_matrices)
@@ -163,23 +156,21 @@ class _Objective:
         return float(weights @ to_host(back.values)[:, 0]), -to_host(back.whitened)[0]
 
     def closed_form(self) -> MeanResult | None:
-        closed = {(0.0, 1.0): arithmetic_mean, (1.0, 0.0): harmonic_mean}.get(self.point)
-        if closed is None:
+        mean = {(0.0, 1.0): arithmetic_mean, (1.0, 0.0): harmonic_mean}.get(self.point)
+        if mean is None:
             return None
-        there = self.data.there
-        frame = np.linalg.cholesky(to_host(closed(there, to_device_of(self.weights, there))))
+        matrices = self.data.there
+        frame = np.linalg.cholesky(to_host(mean(matrices, to_device_of(self.weights, matrices))))
         state = _Iterate(frame, *self.at(frame @ frame.T))
         state.check("at the mean in closed form", or_infinite=True)
-        message = f"the {closed.__name__.replace('_', ' ')}, in closed form"
+        message = f"the {mean.__name__.replace('_', ' ')}, in closed form"
         return state.result(0, True, message, [state.objective])
 
     def start(self, init: ArrayLike | None) -> RealArray:
         matrices, d = self.data.matrices, self.data.d
         if init is None:
-            first, last = (
-                mean(matrices, self.weights) for mean in (arithmetic_mean, harmonic_mean)
-            )
-            return geodesic(first, last, 0.5)
+            arithmetic = arithmetic_mean(matrices, self.weights)
+            return geodesic(arithmetic, harmonic_mean(matrices, self.weights), 0.5)
         start = check_spd(init, ndim=2, name="init").astype(np.float64, copy=False)
         if len(start) != d:
             raise ValueError(f"init has shape {start.shape}, but must have {(d, d)}")
@@ -208,7 +199,7 @@ def harmonic_mean(matrices: RealArray, weights: RealArray) -> RealArray:
 
 
 def check_spread(mean_divergence: float, alpha: float, beta: float) -> None:
-    """Raise where matrices are so far from each other that divergences overflow."""
+    """Raise if the mean divergence is infinite."""
     if mean_divergence == np.inf:
         raise ValueError(
             f"the mean divergence at (alpha, beta) = ({alpha:g}, {beta:g}) is inf, must be finite: "
@@ -226,7 +217,7 @@ class _Iterate:
 
     def check(self, where: str, *, or_infinite: bool = False) -> None:
         check_finite(self.objective, "the mean divergence", where, or_infinite=or_infinite)
-        # Not its norm, whose squares overflow first.
+        # The norm would overflow first.
         largest = float(np.abs(self.G).max())
         check_finite(largest, "an entry of the gradient", where, or_infinite=or_infinite)
 
@@ -238,18 +229,18 @@ class _Iterate:
 
 
 def _propose_steps(alpha: float, beta: float, G: RealArray, memory: Memory) -> Iterator[RealArray]:
-    """Tangent steps, the most promising first; the last ones cannot fail but for rounding."""
+    """Tangent steps, the most promising first; the last ones can only fail by rounding."""
     learned = memory.multiply(G) if len(memory) else np.zeros_like(G)
-    promising = np.vdot(learned, G) > 0
-    short = promising and np.linalg.norm(learned) <= 1  # found without eigenvalues
+    is_descent = np.vdot(learned, G) > 0
+    short = is_descent and np.linalg.norm(learned) <= 1  # no eigenvalues needed
     if short:
         yield learned
     slopes, vectors = np.linalg.eigh(G)
     slopes = clip_f_t(slopes, alpha, beta)
     ratio = invert_f_t(slopes, alpha, beta)
-    # A learned step much longer than the other comes from noise.
+    # A learned step much longer than h(G) comes from noise.
     longest = 1 + 4 * np.abs(ratio).max()
-    if promising and not short and np.linalg.norm(learned, 2) <= longest:
+    if is_descent and not short and np.linalg.norm(learned, 2) <= longest:
         yield learned
     yield (vectors * ratio) @ vectors.T
     if max(alpha, beta) >= _SMALLEST_SAFE:  # the proved step shrinks with the parameters
@@ -266,8 +257,8 @@ def search_mean(
 ) -> MeanSearch:
     r"""Take the steps of `mean_abld` with parameters >= 0.
 
-    Yields a matrix L L^T, L its Cholesky factor. To be sent for it are the weighted mean
-    divergence, and the weighted mean of :math:`f_t(\log(L^{-1} X L^{-T}))`.
+    Yields a matrix L L^T with Cholesky factor L, and expects to be sent the weighted mean
+    divergence to it and the weighted mean of :math:`f_t(\log(L^{-1} X L^{-T}))`.
     """
     frame = np.linalg.cholesky(start)
     state = _Iterate(frame, *(yield frame @ frame.T))
@@ -283,25 +274,25 @@ def search_mean(
             message = f"max_iter={max_iter} reached; {message}"
         if converged or iteration == max_iter:
             return state.result(iteration, converged, message, history)
-        following = yield from _descend(alpha, beta, state, memory)
-        if following is None:
+        next_state = yield from _descend(alpha, beta, state, memory)
+        if next_state is None:
             message = f"no step lowers the objective beyond rounding; {message}"
             return state.result(iteration, False, message, history)
-        state, iteration = following, iteration + 1
+        state, iteration = next_state, iteration + 1
         history.append(state.objective)
 
 
 def run_searches(
     searches: Sequence[MeanSearch], evaluate: Callable[[list[int], RealArray], Iterable[Slope]]
 ) -> list[MeanResult]:
-    """Run searches side by side; `evaluate` takes the numbers and the matrices of some of them."""
+    """Run searches side by side; `evaluate` takes indices of searches and their matrices."""
     results: dict[int, MeanResult] = {}
-    with np.errstate(over="ignore", invalid="ignore"):  # steps that go too far are not taken
+    with np.errstate(over="ignore", invalid="ignore"):  # steps that overflow are rejected
         trials = {i: next(search) for i, search in enumerate(searches)}
         while trials:
-            asked = list(trials)
-            slopes = evaluate(asked, np.stack(list(trials.values())))
-            for i, slope in zip(asked, slopes, strict=True):
+            active = list(trials)
+            slopes = evaluate(active, np.stack(list(trials.values())))
+            for i, slope in zip(active, slopes, strict=True):
                 try:
                     trials[i] = searches[i].send(slope)
                 except StopIteration as end:
@@ -313,7 +304,7 @@ def run_searches(
 def _descend(
     alpha: float, beta: float, state: _Iterate, memory: Memory
 ) -> Generator[RealArray, Slope, _Iterate | None]:
-    """First step that does not raise the objective, or None at the level of rounding."""
+    """Take the first step that does not raise the objective; None at the level of rounding."""
     allowance = _ROUNDING * abs(state.objective)
     for step in _propose_steps(alpha, beta, state.G, memory):
         frame = move_frames(state.frame[None], step[None])[0]

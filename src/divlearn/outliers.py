@@ -25,12 +25,12 @@ from divlearn.nearest.class_means import check_forgetting
 __all__ = ["DivergenceOutliers"]
 
 _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
-_STEPS = 50  # at most, to the median and to the outliers
-_STILL = 1e-6  # change of the mean distance in a step, relative, at which the median is found
-_LEAST = 1e-12  # of a divergence
+_STEPS = 50  # at most, of the searches for the median and for the inliers
+_STILL = 1e-6  # relative change of the mean distance at which the search for the median stops
+_MIN_DIVERGENCE = 1e-12
 _LEAST_SHARE = 0.75  # of the spread of Gaussian scatter, see `_least_spread`
 _MAD = 0.6744897501960817  # median absolute deviation of a standard normal variable
-_CUT = 3.0  # z-score of matrices that do not count in location and spread
+_CUT = 3.0  # location and spread ignore matrices with larger z-scores
 
 
 @takes_metric
@@ -137,12 +137,12 @@ class DivergenceOutliers(OutlierMixin, MatricesMixin, BaseEstimator):  # type: i
 
     def _find_median(self, matrices: RealArray) -> RealArray:
         center = self._average(matrices, np.ones(len(matrices)))
-        before = np.inf
+        previous = np.inf
         for _ in range(_STEPS):
             distances = np.exp(0.5 * self._measure(matrices, center))
-            if distances.mean() >= (1 - _STILL) * before:
+            if distances.mean() >= (1 - _STILL) * previous:
                 break
-            before = distances.mean()
+            previous = distances.mean()
             center = self._average(matrices, distances.min() / distances, center)
         return center
 
@@ -159,9 +159,9 @@ class DivergenceOutliers(OutlierMixin, MatricesMixin, BaseEstimator):  # type: i
 
     def _measure(self, matrices: RealArray, center: RealArray) -> RealArray:
         """Log-divergences from a matrix, shape (n_matrices,)."""
-        both = Prepared.checked(matrices), Prepared.checked(center[None])
-        table = get_divergence(self.divergence).pairwise(*both, engine=get_engine(self.engine))
-        return np.log(np.maximum(table[:, 0], _LEAST))
+        pair = Prepared.checked(matrices), Prepared.checked(center[None])
+        table = get_divergence(self.divergence).pairwise(*pair, engine=get_engine(self.engine))
+        return np.log(np.maximum(table[:, 0], _MIN_DIVERGENCE))
 
     @fit_method
     def partial_fit(
@@ -174,17 +174,17 @@ class DivergenceOutliers(OutlierMixin, MatricesMixin, BaseEstimator):  # type: i
         and removes the share ``forgetting`` of the weight of all before it: 0.01 remembers about
         100 matrices. The first call is `fit`. The parameter y is ignored.
         """
-        keep = 1 - check_forgetting(forgetting)
+        decay = 1 - check_forgetting(forgetting)
         if not hasattr(self, "mean_"):
             return self.fit(X)
         for matrix in check_new(self, X):
-            self._continue(matrix, keep)
+            self._continue(matrix, decay)
         return self
 
-    def _continue(self, matrix: RealArray, keep: float) -> None:
+    def _continue(self, matrix: RealArray, decay: float) -> None:
         deviation = float(self._measure(matrix[None], self.mean_)[0]) - self.location_
-        before, self.total_ = keep * self.total_, keep * self.total_ + 1
-        weights = np.array([before, np.exp(-0.5 * deviation)])  # as in a step to the median
+        old_total, self.total_ = decay * self.total_, decay * self.total_ + 1
+        weights = np.array([old_total, np.exp(-0.5 * deviation)])  # as in a step to the median
         self.mean_ = self._average(np.stack([self.mean_, matrix]), weights, self.mean_)
         if deviation <= _CUT * self.spread_:
             share = 1 / self.total_
@@ -199,7 +199,7 @@ class DivergenceOutliers(OutlierMixin, MatricesMixin, BaseEstimator):  # type: i
 
     def decision_function(self, X: ArrayLike) -> RealArray:
         """Scores minus ``offset_``, shape (n_matrices,); negative for outliers."""
-        scores = self.score_samples(X)  # first, for it says if nothing is fitted
+        scores = self.score_samples(X)  # first: it raises if the model is not fitted
         return scores - self.offset_
 
     def predict(self, X: ArrayLike) -> Indices:
@@ -208,22 +208,22 @@ class DivergenceOutliers(OutlierMixin, MatricesMixin, BaseEstimator):  # type: i
 
 
 def _least_spread(d: int) -> float:
-    """Spread of log-divergences that is plausible; few matrices may differ by less."""
+    """Smallest plausible spread of log-divergences; that of few matrices may be smaller."""
     # Squared distances of Gaussian scatter in all directions have a chi-squared distribution. In
     # fewer directions the spread of their logarithms is larger.
     return _LEAST_SHARE * float(np.sqrt(polygamma(1, d * (d + 1) / 4)))
 
 
 def _find_inliers(logarithms: RealArray, least: float) -> NDArray[np.bool_]:
-    """Whether log-divergences belong to the bulk of them, which is found from the lower half."""
-    kept = logarithms <= np.median(logarithms)
+    """Whether log-divergences belong to the bulk, which is grown from their lower half."""
+    inliers = logarithms <= np.median(logarithms)
     for _ in range(_STEPS):
-        middle = np.median(logarithms[kept])
-        spread = np.median(np.abs(logarithms[kept] - middle)) / _MAD
+        median = np.median(logarithms[inliers])
+        spread = np.median(np.abs(logarithms[inliers] - median)) / _MAD
         width = _CUT * max(spread, least)
-        near = logarithms <= middle + width
-        if np.array_equal(near, kept):
+        nearest = logarithms <= median + width
+        if np.array_equal(nearest, inliers):
             break
-        kept = near
-    # A matrix at the median itself, as one of three numbers is, has no logarithm to speak of.
-    return kept & (logarithms >= middle - width)
+        inliers = nearest
+    # A matrix that almost equals the median, as one of three may do, has a meaningless logarithm.
+    return inliers & (logarithms >= median - width)

@@ -42,7 +42,7 @@ SHRINK_WEIGHT = 0.01  # the largest that costs no accuracy: see docs/data.md
 # Matrices are factorised in blocks of about this many entries, so that a block stays in cache
 # and one bad matrix costs a second look at its own block only.
 _BLOCK_ENTRIES = 32768
-_ROUNDINGS = 10  # sums of rows collect the errors of many entries
+_ROUNDINGS = 10  # sums of rows accumulate the errors of many entries
 CANCELLING = (
     "the rows add up to zero, as after an average reference, where more samples do not help: drop "
     "one channel, project onto one dimension less,"
@@ -111,7 +111,7 @@ def check_and_learn(
     ndim: int | None = None,
     name: str = "X",
 ) -> tuple[RealArray, Shrinkage | None]:
-    """Check and regularize matrices as `check_spd` does; returns also the map that was learned."""
+    """Check and regularize matrices as `check_spd` does; also returns the shrinkage learned."""
     checked = check_symmetric(X, dtype=dtype, ndim=ndim, name=name, graded=True)
     leading, d = checked.shape[:-2], checked.shape[-1]
     matrices = checked.reshape(-1, d, d)
@@ -122,7 +122,7 @@ def check_and_learn(
         fix = 'pass regularize="shrink", here or to check_spd'
         if shrinkage is not None:
             fix = f"raise regularize={shrinkage[0]:g}"
-        elif regularize is None:  # decided when the model was fitted
+        elif regularize is None:  # set when the model was fitted
             fix = 'fit with regularize="shrink"'
         _raise_not_definite(matrices, failing, leading, name, fix)
     return checked, shrinkage
@@ -137,7 +137,7 @@ def shrink(matrices: RealArray, shrinkage: Shrinkage | None) -> None:
 
 
 def mean_eigenvalues(matrices: RealArray) -> RealArray:
-    """Mean of the eigenvalues of every matrix, divided before they are added lest sums overflow."""
+    """Mean eigenvalue of each matrix; division before summation avoids overflow."""
     diagonals = np.diagonal(matrices, axis1=1, axis2=2).astype(np.float64)
     return (diagonals / matrices.shape[-1]).sum(axis=1)
 
@@ -145,7 +145,7 @@ def mean_eigenvalues(matrices: RealArray) -> RealArray:
 def learn_shrinkage(
     regularize: Regularize, sizes: Callable[[], tuple[RealArray, ArrayLike | None]]
 ) -> Shrinkage | None:
-    """Learn the map from mean eigenvalues of all matrices and weights, asked for if needed."""
+    """Learn the shrinkage from mean eigenvalues and weights, which ``sizes()`` computes."""
     if regularize is None or isinstance(regularize, tuple):  # learned before
         return regularize
     if isinstance(regularize, str) and regularize == "raise":
@@ -156,8 +156,8 @@ def learn_shrinkage(
         raise ValueError(
             f'regularize={regularize!r} must be "raise", "shrink" or a number > 0 and < 1'
         )
-    means, given = sizes()
-    weights = check_weights(given, len(means))
+    means, sample_weight = sizes()
+    weights = check_weights(sample_weight, len(means))
     variance = float(weights / weights.sum() @ means)
     if variance <= 0:
         raise ValueError(
@@ -168,7 +168,7 @@ def learn_shrinkage(
 
 
 def find_not_definite(matrices: RealArray, tolerance: float) -> Indices:
-    """Find matrices with an eigenvalue, once the diagonal is in [1/2, 2), up to a tolerance."""
+    """Find matrices whose smallest eigenvalue, diagonal in [1/2, 2), is below a tolerance."""
     d = matrices.shape[-1]
     step = max(1, _BLOCK_ENTRIES // d**2)
     failing: list[int] = []
@@ -176,12 +176,12 @@ def find_not_definite(matrices: RealArray, tolerance: float) -> Indices:
         shifted = equilibrate(matrices[start : start + step])[0]
         np.einsum("nii->ni", shifted)[...] -= tolerance  # a view of the diagonals
         if not _has_cholesky(shifted):
-            failing += [start + i for i, one in enumerate(shifted) if not _has_cholesky(one)]
+            failing += [start + i for i, X in enumerate(shifted) if not _has_cholesky(X)]
     return np.array(failing, dtype=np.intp)
 
 
 def are_symmetric(stack: NDArray[np.generic]) -> bool:
-    """Whether matrices, shape (n, d, d), are symmetric up to roundings, where they are finite."""
+    """Whether the finite entries of matrices, (n, d, d), are symmetric up to rounding."""
     single = stack.dtype.kind == "f" and stack.dtype.itemsize < 8
     relative = tolerances.asymmetry(np.float32 if single else np.float64)
     for matrix in stack:
@@ -192,7 +192,7 @@ def are_symmetric(stack: NDArray[np.generic]) -> bool:
 
 
 def are_covariances(stack: NDArray[np.generic]) -> bool:
-    """Whether real numbers are a stack of symmetric matrices with variances on their diagonals."""
+    """Whether an array is a stack of symmetric matrices with positive diagonals."""
     square = stack.ndim == 3 and stack.shape[1] == stack.shape[2] > 1 and len(stack) > 0
     if not square or stack.dtype.kind not in "iuf":
         return False
@@ -200,7 +200,7 @@ def are_covariances(stack: NDArray[np.generic]) -> bool:
 
 
 def usable(matrices: RealArray) -> bool:
-    """Whether all are positive definite, with digits to spare; else a step was too long."""
+    """Whether all matrices are positive definite with a margin; else a step was too long."""
     tolerance = tolerances.USABLE_MARGIN * tolerances.positive_definite(matrices.shape[-1])
     finite = bool(np.isfinite(matrices).all())
     return finite and not find_not_definite(matrices, tolerance).size

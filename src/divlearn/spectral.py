@@ -42,19 +42,18 @@ _KAPPA_SERIES = tuple((k + 1) / factorial(k + 3) for k in range(25, -1, -1))
 # (atanh(v) - v)/v^3 as a series in v^2, for |v| <= 1/3.
 _ATANH_SERIES = tuple(1 / (2 * k + 3) for k in range(17, -1, -1))
 
-
-_NOT_ASKED_FOR: Any = None
+_NOT_REQUESTED: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class SpectralValues:
-    """f and those of its partial derivatives that were asked for (the others are None)."""
+    """f and the requested partial derivatives (the others are None)."""
 
     f: RealArray
-    f_t: RealArray = _NOT_ASKED_FOR
-    f_tt: RealArray = _NOT_ASKED_FOR
-    f_alpha: RealArray = _NOT_ASKED_FOR
-    f_beta: RealArray = _NOT_ASKED_FOR
+    f_t: RealArray = _NOT_REQUESTED
+    f_tt: RealArray = _NOT_REQUESTED
+    f_alpha: RealArray = _NOT_REQUESTED
+    f_beta: RealArray = _NOT_REQUESTED
 
 
 def abld_scalar(
@@ -99,13 +98,13 @@ def abld_scalar(
     >>> values.f.round(6)
     array([0.480458, 0.      , 0.480458])
     """
-    wanted = (derivatives,) if isinstance(derivatives, str) else tuple(derivatives)
-    for name in wanted:
+    requested = (derivatives,) if isinstance(derivatives, str) else tuple(derivatives)
+    for name in requested:
         if name not in _DERIVATIVES:
             raise ValueError(f"derivatives={name!r} is unknown; choose from {_DERIVATIVES} or ()")
     (t_, alpha_, beta_), shape, dtype = _prepare(t=t, alpha=alpha, beta=beta)
     with np.errstate(all="ignore"):
-        values = _evaluate(t_, alpha_, beta_, {"f", *wanted})
+        values = _evaluate(t_, alpha_, beta_, {"f", *requested})
         return SpectralValues(**{k: _finish(v, shape, dtype) for k, v in values.items()})
 
 
@@ -148,12 +147,12 @@ def invert_f_t(g: npt.ArrayLike, alpha: npt.ArrayLike, beta: npt.ArrayLike) -> R
     """
     (g_, alpha_, beta_), shape, dtype = _prepare(g=g, alpha=alpha, beta=beta)
     with np.errstate(all="ignore"):
-        given = {"g": g_, "alpha": alpha_, "beta": beta_}
+        arguments = {"g": g_, "alpha": alpha_, "beta": beta_}
         opposite = np.sign(alpha_) * np.sign(beta_) < 0
-        _reject(opposite, shape, given, "alpha and beta must have the same sign")
+        _reject(opposite, shape, arguments, "alpha and beta must have the same sign")
         theta, rise, fall = alpha_ + beta_, beta_ * g_, -alpha_ * g_
         outside = np.minimum(rise, fall) < -1 - 4 * np.finfo(dtype).eps
-        _reject(outside, shape, given, "must satisfy 1 + beta g >= 0 and 1 - alpha g >= 0")
+        _reject(outside, shape, arguments, "must satisfy 1 + beta g >= 0 and 1 - alpha g >= 0")
         logarithms = np.log1p(np.maximum(rise, -1.0)) - np.log1p(np.maximum(fall, -1.0))
         solution = np.where(np.abs(theta * g_) < _NEGLIGIBLE, g_, logarithms / theta)
         return _finish(solution, shape, dtype)
@@ -171,15 +170,15 @@ def _prepare(**arguments: npt.ArrayLike) -> tuple[list[FloatArray], tuple[int, .
     arrays: list[FloatArray] = []
     operands: list[Any] = []
     for name, value in arguments.items():
-        given = np.asarray(value)
-        check_real(given, name)
-        array = given.astype(np.float64)
+        original = np.asarray(value)
+        check_real(original, name)
+        array = original.astype(np.float64)
         limit = np.finfo(np.float64).max if name == "g" else LARGEST_PARAMETER
         bad = ~(np.abs(array) <= limit)
         _reject(bad, array.shape, {name: array}, f"must be finite, at most {limit:g} in magnitude")
         arrays.append(array)
         # Python numbers are weak: they follow the dtype of the arrays they meet.
-        strong = given.dtype if given.dtype.kind == "f" else np.dtype(np.float64)
+        strong = original.dtype if original.dtype.kind == "f" else np.dtype(np.float64)
         operands.append(value if type(value) in (int, float) else strong)
     dtype = np.dtype(np.float32 if np.result_type(*operands) == np.float32 else np.float64)
     broadcast = np.broadcast_arrays(*arrays)
@@ -191,8 +190,8 @@ def _reject(bad: BoolArray, shape: tuple[int, ...], values: Values, rule: str) -
     if bad.any():
         i = int(np.argmax(bad))
         index = [int(k) for k in np.unravel_index(i, shape)]
-        given = ", ".join(f"{name}={array.flat[i]:g}" for name, array in values.items())
-        raise ValueError(f"{given}{f' at index {index}' if index else ''}: {rule}")
+        point = ", ".join(f"{name}={array.flat[i]:g}" for name, array in values.items())
+        raise ValueError(f"{point}{f' at index {index}' if index else ''}: {rule}")
 
 
 def _finish(values: FloatArray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> RealArray:
@@ -200,7 +199,7 @@ def _finish(values: FloatArray, shape: tuple[int, ...], dtype: np.dtype[Any]) ->
 
 
 class _Points(NamedTuple):
-    """Canonical arguments and what every rule derives from them."""
+    """Canonical arguments and quantities that all rules use."""
 
     t: FloatArray
     alpha: FloatArray
@@ -215,7 +214,7 @@ class _Points(NamedTuple):
         return np.logaddexp(np.log(self.a), np.log(self.b) - self.s)
 
 
-def _evaluate(t: FloatArray, alpha: FloatArray, beta: FloatArray, wanted: set[str]) -> Values:
+def _evaluate(t: FloatArray, alpha: FloatArray, beta: FloatArray, requested: set[str]) -> Values:
     """Move to canonical arguments, evaluate, and move the derivatives back."""
     opposite = np.sign(alpha) * np.sign(beta) < 0
     # Same signs: all of t, alpha, beta >= 0. Opposite signs: alpha < 0 < beta and |alpha| <= beta.
@@ -226,11 +225,11 @@ def _evaluate(t: FloatArray, alpha: FloatArray, beta: FloatArray, wanted: set[st
     sign_t = np.where(swap, -sign, sign)
     t, alpha, beta, theta = sign_t * t, sign * first, sign * second, sign * (alpha + beta)
     a, b = np.where(theta == 0, 0.5, [alpha / theta, beta / theta])
-    # Off the axis a must stay positive: the logarithm of the mixture would be -s otherwise.
+    # Off the axis a must stay positive, or the logarithm of the mixture would be -s.
     a = np.where(alpha > 0, np.maximum(a, np.finfo(np.float64).tiny), a)
     points = _Points(t, alpha, beta, theta, theta * t, a, b)
     # A swap turns one parameter derivative into the other, so that both are needed.
-    needed = wanted | {"f_alpha", "f_beta"} if wanted & {"f_alpha", "f_beta"} else wanted
+    needed = requested | {"f_alpha", "f_beta"} if requested & {"f_alpha", "f_beta"} else requested
     values = _by_rules(points, needed, [(~opposite, _same_signs), (opposite, _opposite)])
     if "f_t" in values:
         values["f_t"] *= sign_t
@@ -238,12 +237,12 @@ def _evaluate(t: FloatArray, alpha: FloatArray, beta: FloatArray, wanted: set[st
         along_first, along_second = sign * values["f_alpha"], sign * values["f_beta"]
         values["f_alpha"] = np.where(swap, along_second, along_first)
         values["f_beta"] = np.where(swap, along_first, along_second)
-    return {name: values[name] for name in wanted}
+    return {name: values[name] for name in requested}
 
 
 def _by_rules(x: _Points, needed: set[str], rules: Sequence[tuple[BoolArray, Rule]]) -> Values:
     for group, rule in rules:
-        if group.all():  # most often: nothing is taken apart
+        if group.all():  # the common case
             return rule(x, needed)
     values = {name: np.empty_like(x.t) for name in needed}
     for group, rule in rules:
@@ -370,9 +369,9 @@ def _expm1_quotient(t: FloatArray, theta: FloatArray, s: FloatArray) -> FloatArr
 def _horner(coefficients: Sequence[float], x: FloatArray) -> FloatArray:
     """`numpy.polyval`, bit by bit, without two new arrays for every term."""
     total = np.full_like(x, coefficients[0])
-    for one in coefficients[1:]:
+    for coefficient in coefficients[1:]:
         total *= x
-        total += one
+        total += coefficient
     return total
 
 

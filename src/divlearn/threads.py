@@ -15,26 +15,26 @@ from threadpoolctl import LibController, ThreadpoolController
 
 Result = TypeVar("Result")
 
-# The number of BLAS threads belongs to the process. What one limit found when it began may be
-# another's that has ended since: the last to leave goes back to what was found first.
+# The number of BLAS threads belongs to the process. When limits overlap, the number that one of
+# them saved may be that of another; the last to end restores the numbers before the first.
 _lock = threading.Lock()
 _depth = 0  # limits in force, of all threads
-_first: dict[str, tuple[LibController, int]] = {}  # by file: the library and its threads
+_initial: dict[str, tuple[LibController, int]] = {}  # by file: library, threads before limits
 _sharing: ContextVar[int] = ContextVar("sharing", default=1)  # calls that share the threads
 
 
 def available_threads(runtime: Callable[[], int] | None = None) -> int:
     """Threads that work may take now, counted as scikit-learn does."""
-    # ``runtime`` asks the OpenMP runtime that does the work. Without one, the least limited of all
-    # runtimes counts, since a library may have left its own at fewer threads.
-    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # a list is for nested work
-    given = int(asked) if asked.isdecimal() else 0
+    # ``runtime`` returns the limit of the OpenMP runtime that does the work. Without it the largest
+    # limit of all runtimes counts, since a library may have lowered that of its own runtime.
+    text = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # a list is for nested work
+    requested = int(text) if text.isdecimal() else 0
     if runtime is None:
         limits = [int(library.num_threads) for library in _libraries("openmp")]
-        limit = max(limits, default=given or _cpu_count())
+        limit = max(limits, default=requested or _cpu_count())
     else:
         limit = runtime()
-    return share(limit if given else min(_cpu_count(), limit))
+    return share(limit if requested else min(_cpu_count(), limit))
 
 
 def share(n_threads: int) -> int:
@@ -43,32 +43,32 @@ def share(n_threads: int) -> int:
 
 
 def check_jobs(n_jobs: object) -> None:
-    """Raise unless a number of threads is one that scikit-learn would take."""
+    """Raise unless ``n_jobs`` is valid in scikit-learn."""
     is_integer = isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool)
     if n_jobs is not None and not (is_integer and n_jobs):
         raise ValueError(f"n_jobs={n_jobs!r} must be an integer >= 1, -1 for all threads, or None")
 
 
 def count_jobs(n_jobs: int | None, most: int) -> int:
-    """Threads to fit models with, as in scikit-learn, where None is not one but ``most``."""
+    """Threads to fit models with, as in scikit-learn, but None stands for ``most``."""
     from joblib import effective_n_jobs  # late, as in `_cpu_count`
 
     check_jobs(n_jobs)
-    asked = int(effective_n_jobs(n_jobs))  # of None: what `joblib.parallel_config` says, or 1
-    if n_jobs is None and asked == 1:
+    n_threads = int(effective_n_jobs(n_jobs))  # of None: what `joblib.parallel_config` says, or 1
+    if n_jobs is None and n_threads == 1:
         return min(most, int(effective_n_jobs(-1)))
-    return asked
+    return n_threads
 
 
 @contextmanager
 def limit_blas(n_threads: int) -> Iterator[None]:
-    """Limit BLAS inside a block: its idle threads spin and take the cores the kernels need."""
+    """Limit BLAS inside a block: its idle threads would spin on cores that kernels need."""
     global _depth
     with _lock:
         counts = [(library, library.num_threads) for library in _libraries("blas")]
-        found = [(library, before) for library, before in counts if before > n_threads]
-        for library, before in found:
-            _first.setdefault(library.filepath, (library, before))
+        limited = [(library, n_before) for library, n_before in counts if n_before > n_threads]
+        for library, n_before in limited:
+            _initial.setdefault(library.filepath, (library, n_before))
             library.set_num_threads(n_threads)
         _depth += 1
     try:
@@ -76,10 +76,10 @@ def limit_blas(n_threads: int) -> Iterator[None]:
     finally:
         with _lock:
             _depth -= 1
-            for library, before in found if _depth else _first.values():
-                library.set_num_threads(before)
+            for library, n_before in limited if _depth else _initial.values():
+                library.set_num_threads(n_before)
             if not _depth:
-                _first.clear()
+                _initial.clear()
 
 
 @contextmanager
@@ -108,13 +108,13 @@ def side_by_side(
 
     def run(call: Callable[[], Result]) -> Result:
         _sharing.set(n_sharing)
-        with config_context(**config):  # which is none of the variables of a context
+        with config_context(**config):  # not part of the copied context
             return call()
 
     with ThreadPoolExecutor(n_workers) as pool:
-        results = [pool.submit(copy_context().run, run, call) for call in calls]
+        futures = [pool.submit(copy_context().run, run, call) for call in calls]
         try:
-            yield from (one.result() for one in results)
+            yield from (future.result() for future in futures)
         except KeyboardInterrupt:
             interrupt()
             raise
@@ -123,9 +123,9 @@ def side_by_side(
 
 
 def map_rows(function: Callable[[slice], Result], n_rows: int, step: int) -> list[Result]:
-    """Call a function for slices of rows, side by side: NumPy lets other threads run.
+    """Call a function for slices of rows in threads, for which NumPy releases the GIL.
 
-    Slices do not depend on the number of threads, and neither do sums over what is returned.
+    Slices, and so sums over the results, do not depend on the number of threads.
     """
     parts = [slice(start, start + step) for start in range(0, n_rows, step)]
     if len(parts) == 1:  # a thread would take longer to start
@@ -141,7 +141,7 @@ def map_rows(function: Callable[[slice], Result], n_rows: int, step: int) -> lis
 
 @cache
 def _cpu_count() -> int:
-    from joblib import cpu_count  # a tenth of a second, which small work need not wait for
+    from joblib import cpu_count  # the import takes a tenth of a second
 
     return int(cpu_count())
 

@@ -20,12 +20,12 @@ def asymmetry(dtype: DTypeLike = np.float64) -> float:
 
 
 def positive_definite(d: int, dtype: DTypeLike = np.float64) -> float:
-    """Smallest eigenvalue to exceed, diagonal about one: what rounding the entries can do."""
+    """Bound that all eigenvalues must exceed, diagonal about one: the rounding of entries."""
     return d * _epsilon(dtype)
 
 
 def repair_floor(dtype: DTypeLike = np.float64) -> float:
-    """Smallest eigenvalue after a repair over the largest: half of the digits survive inversion."""
+    """Smallest eigenvalue after a repair, over the largest: inverses keep half the digits."""
     return math.sqrt(_epsilon(dtype))
 
 
@@ -51,19 +51,19 @@ TRACE_EXPONENT = 16  # powers of two by which sizes may differ where traces are 
 LEAST_ALPHA = 0.05  # the gradient without eigenvectors divides by alpha
 LOGDET_EXPONENT = 400  # powers of two by which sizes may differ where it is used
 
-LARGEST_LISTED_SHARE = 0.02  # of pairs that are done again one by one after such a route
+LARGEST_LISTED_SHARE = 0.02  # of pairs that are computed again one by one after such a route
 
-ALIKE = math.log(1e3)  # log-variances this close need no order
+ALIKE = math.log(1e3)  # log-variances that differ by less need no order
 USABLE_MARGIN = 100.0  # times `positive_definite` that atoms of a search must exceed
 TENSOR_MARGIN = 8.0  # the same for atoms that torch's optimizers move, which round
 # Of tensors, relative to the largest entry. Half precision and difference quotients stay below;
 # whatever is above was never meant to be symmetric.
 TENSOR_ASYMMETRY = 1e-2
 LARGEST_PARAMETER = 1e150  # of f: products of two arguments would overflow beyond it
-# Of the smallest eigenvalues of pencils, relative: all that learning and comparing need.
+# Relative accuracy of the smallest eigenvalues of pencils that learning and comparing need.
 LEARNING_ACCURACY = 1e-6
 
 
 def largest_spread(condition_limit: float) -> float:
-    """Return the spread up to which routes without eigenvalues serve: its root multiplies eps."""
+    """Return the largest spread for routes without eigenvalues: its root multiplies eps."""
     return max(LARGEST_SPREAD, (1e-3 * condition_limit) ** 2)

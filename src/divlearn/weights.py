@@ -1,6 +1,7 @@
-"""Weights of matrices, wherever these are: one check, one unit, and weighted moments of parts."""
+"""Weights of matrices: checks, normalization, and weighted moments, also block by block."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,10 +11,15 @@ from divlearn.arrays import RealArray, as_real
 Sum = tuple[float, float]  # the largest weight, and the sum of all in units of it
 Unit = tuple[float, float]  # the largest weight, and the mean of all > 0 in units of it
 
-# Weight, means of columns, and sums of squares around these.
-Moments = tuple[float, RealArray, RealArray]
-
 _LEAST = np.finfo(np.float64).tiny
+
+
+class Moments(NamedTuple):
+    """Sum of weights, weighted means of columns, and weighted sums of squares around these."""
+
+    weight: float
+    mean: RealArray
+    squares: RealArray
 
 
 def check_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:
@@ -29,26 +35,26 @@ def normalize_weights(weights: RealArray) -> RealArray:
 
 
 def add_weights(weights: RealArray) -> Sum:
-    """Add weights up in a unit in which they neither overflow nor, if they are equal, round."""
+    """Sum weights in units of the largest: no overflow, and no rounding if they are equal."""
     largest = float(weights.max(initial=0.0))
     return largest, float((weights / largest).sum()) if 0 < largest < np.inf else 1.0
 
 
-def mean_weight(sums: Sequence[Sum], n_seen: int) -> Unit:
-    """Return the mean of weights > 0 from sums of parts of them, and their number."""
+def mean_weight(sums: Sequence[Sum], n_positive: int) -> Unit:
+    """Return the mean of weights > 0 from the sums of blocks and their number."""
     check_total_weight([largest * total for largest, total in sums])
-    largest = max(one for one, _ in sums)
-    return largest, sum(one / largest * total for one, total in sums) / n_seen
+    largest = max(unit for unit, _ in sums)
+    return largest, sum(unit / largest * total for unit, total in sums) / n_positive
 
 
 def divide_weights(weights: RealArray, unit: Unit) -> RealArray:
-    """Return weights in a unit; what has a weight keeps one, however small."""
+    """Divide weights by a unit; weights > 0 do not underflow to zero."""
     scaled = weights / unit[0] / unit[1]
     return np.where(weights > 0, np.maximum(scaled, _LEAST), 0.0)
 
 
 def as_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:
-    """Return the weights of a block of matrices, all of which may be zero."""
+    """Check the weights of a block of matrices, which may all be zero."""
     name = "sample_weight"
     weights = as_real(1 if sample_weight is None else sample_weight, name)
     if weights.ndim == 0:
@@ -80,16 +86,16 @@ def column_moments(values: RealArray, weights: RealArray) -> Moments:
     """Weight, means, and weighted sums of squares around these, of the columns of values."""
     weight = float(weights.sum())
     if weight == 0:
-        return 0.0, np.zeros(values.shape[1]), np.zeros(values.shape[1])
+        return Moments(0.0, np.zeros(values.shape[1]), np.zeros(values.shape[1]))
     mean = weights @ values / weight
-    return weight, mean, weights @ (values - mean) ** 2
+    return Moments(weight, mean, weights @ (values - mean) ** 2)
 
 
 def merge_moments(first: Moments, second: Moments) -> Moments:
-    """Moments of both together, without the digits that sums of squares would lose."""
-    weight = first[0] + second[0]
+    """Moments of the union, without the cancellation of sums of squares."""
+    weight = first.weight + second.weight
     if weight == 0:
         return first
-    way, share = second[1] - first[1], second[0] / weight
-    squares = first[2] + second[2] + first[0] * share * way**2
-    return weight, first[1] + share * way, squares
+    difference, share = second.mean - first.mean, second.weight / weight
+    squares = first.squares + second.squares + first.weight * share * difference**2
+    return Moments(weight, first.mean + share * difference, squares)

@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 from divlearn import abld, mean_abld
 from divlearn.cluster import ABKMeans
-from divlearn.cluster.clusters import Clusters, Members, _Centroid, fixed_point_step
+from divlearn.cluster.clusters import Clusters, Memberships, _Centroid, fixed_point_step
 from divlearn.cluster.parameters import Likelihood, Penalized
 from divlearn.datasets import (
     make_inverse_wishart_clusters,
@@ -87,8 +87,8 @@ def test_the_papers_minimum(spectra, unit, tied):
 
 
 def test_parameters_that_grow_are_noticed():
-    assert "fix the divergence" in Penalized().trouble((1001, 3, math.nan))
-    assert Penalized().trouble((999, 3, math.nan)) is None
+    assert "fix the divergence" in Penalized().warning((1001, 3, math.nan))
+    assert Penalized().warning((999, 3, math.nan)) is None
 
 
 # the likelihood
@@ -147,8 +147,8 @@ def test_one_cluster_by_likelihood_is_a_fit():
 
 def test_matrices_that_equal_their_centroids_are_noticed():
     rule = Likelihood()
-    assert "unbounded" in rule.trouble(rule.begin(0.0, 3))
-    assert rule.trouble(rule.begin(1e-3, 3)) is None
+    assert "unbounded" in rule.warning(rule.begin(0.0, 3))
+    assert rule.warning(rule.begin(1e-3, 3)) is None
 
 
 # centroids
@@ -158,7 +158,8 @@ def make_cluster(X, weights=None):
     """All matrices in one cluster."""
     weights = np.ones(len(X)) if weights is None else weights
     shards = open_data(X, None, weights)
-    return Clusters(shards, [Members([np.arange(len(X))], [weights])], np.array([weights.sum()]))
+    members = [Memberships([np.arange(len(X))], [weights])]
+    return Clusters(shards, members, np.array([weights.sum()]))
 
 
 @pytest.mark.parametrize("point", [(0, 1), (1, 0)])

@@ -155,7 +155,7 @@ def test_held_concentrations_stay():
         (0.0, 1.0),
         tied=False,
         kappa=np.array([3.0, 5.0]),
-        held=np.array([True, False]),
+        fixed=np.array([True, False]),
     )
     assert kappa[0] == 3
     assert kappa[1] != 5

@@ -1,4 +1,4 @@
-"""Agreement of clusters with classes, and with clusters of other matrices, beyond chance."""
+"""Agreement of clusters with classes, and stability of clusters."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from divlearn.checks import check_sortable
 from divlearn.fitting.interrupts import is_interrupted
 
 _PERMUTATIONS = 999
-_ROUNDING = 1e-12  # of indices that tie
+_ROUNDING = 1e-12  # indices that differ by less tie
 _HALVINGS = 3
-_MOST_REFITTED = 2000  # matrices that are clustered again
+_MAX_REFITTED = 2000  # matrices, for which stability is measured
 
 
 def pairwise_f1_score(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
@@ -54,7 +54,7 @@ def pairwise_f1_score(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
     pairs = pair_confusion_matrix(*_codes(labels_true, labels_pred)).tolist()
     (_, cluster_only), (class_only, both) = pairs
     total = 2 * both + cluster_only + class_only
-    return 2 * both / total if total else 1.0  # where nothing is to be put together
+    return 2 * both / total if total else 1.0  # no pair is in one class or cluster
 
 
 def matched_f1_score(
@@ -104,43 +104,43 @@ def _codes(labels_true: ArrayLike, labels_pred: ArrayLike) -> tuple[Indices, Ind
 
 
 def p_agreement(classes: ArrayLike, clusters: Indices, groups: Labels | None = None) -> float:
-    """P-value of an adjusted Rand index no higher than with classes dealt out at random."""
-    # Matrices of a group are alike: its class moves as a whole or, if it has several, they change
-    # places within it.
+    """P-value of the adjusted Rand index in a permutation test."""
+    # Matrices of a group are alike: classes are permuted between groups or, if a group has several,
+    # within groups.
     codes = np.unique(classes, return_inverse=True)[1]
-    deal, random = _dealer(codes, groups), np.random.RandomState(0)
-    found = _adjusted_rand(codes, clusters)
-    dealt = [_adjusted_rand(deal(random), clusters) for _ in range(_PERMUTATIONS)]
-    return (1 + sum(index >= found - _ROUNDING for index in dealt)) / (1 + _PERMUTATIONS)
+    permute, random = _permuter(codes, groups), np.random.RandomState(0)
+    observed = _adjusted_rand(codes, clusters)
+    permuted = [_adjusted_rand(permute(random), clusters) for _ in range(_PERMUTATIONS)]
+    return (1 + sum(index >= observed - _ROUNDING for index in permuted)) / (1 + _PERMUTATIONS)
 
 
 def _adjusted_rand(codes: Indices, clusters: Indices) -> float:
-    """Compute what scikit-learn does, without its checks: it is needed a thousand times."""
+    """Compute the adjusted Rand index as scikit-learn does, but without its slow checks."""
     n_clusters = int(clusters.max()) + 1
     table = np.bincount(codes * n_clusters + clusters, minlength=(codes.max() + 1) * n_clusters)
     table = table.reshape(-1, n_clusters)
-    both, rows, columns = (
+    together, rows, columns = (
         float((counts * (counts - 1)).sum())
         for counts in (table, table.sum(axis=1), table.sum(axis=0))
     )
     expected = rows * columns / (len(codes) * (len(codes) - 1))
-    most = (rows + columns) / 2
-    return 1.0 if most == expected else (both - expected) / (most - expected)
+    largest = (rows + columns) / 2
+    return 1.0 if largest == expected else (together - expected) / (largest - expected)
 
 
-def _dealer(codes: Indices, groups: Labels | None) -> Callable[[np.random.RandomState], Indices]:
-    """Return a function that deals out the classes anew."""
+def _permuter(codes: Indices, groups: Labels | None) -> Callable[[np.random.RandomState], Indices]:
+    """Return a function that permutes the classes."""
     if groups is None:
         return lambda random: random.permutation(codes)
-    first, units = np.unique(groups, return_index=True, return_inverse=True)[1:]
-    if (codes[first][units] == codes).all():
-        return lambda random: random.permutation(codes[first])[units]
-    places = np.argsort(units, kind="stable")
+    first_rows, units = np.unique(groups, return_index=True, return_inverse=True)[1:]
+    if (codes[first_rows][units] == codes).all():
+        return lambda random: random.permutation(codes[first_rows])[units]
+    order = np.argsort(units, kind="stable")
 
     def within(random: np.random.RandomState) -> Indices:
-        dealt = np.empty_like(codes)
-        dealt[places] = codes[np.lexsort((random.uniform(size=len(codes)), units))]
-        return dealt
+        permuted = np.empty_like(codes)
+        permuted[order] = codes[np.lexsort((random.uniform(size=len(codes)), units))]
+        return permuted
 
     return within
 
@@ -160,7 +160,7 @@ def measure_stability(
     NaN if the halves are too small. Matrices of a group are in the same half.
     """
     random = np.random.RandomState(0)
-    rows = np.sort(random.permutation(len(matrices))[:_MOST_REFITTED])
+    rows = np.sort(random.permutation(len(matrices))[:_MAX_REFITTED])
     units = rows if groups is None else np.unique(groups[rows], return_inverse=True)[1]
     matrices, scores = matrices[rows], []
     n_clusters = len(centers_of(model))
@@ -170,6 +170,6 @@ def measure_stability(
             return math.nan
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            both = [clone(model).fit(matrices[half]).predict(matrices) for half in (first, ~first)]
-        scores.append(adjusted_rand_score(*both))
+            pair = [clone(model).fit(matrices[half]).predict(matrices) for half in (first, ~first)]
+        scores.append(adjusted_rand_score(*pair))
     return float(np.mean(scores))

@@ -36,12 +36,12 @@ from divlearn.sharded.blocks import Block, encode_block, fingerprint_block
 from divlearn.sharded.opening import open_new, open_training
 from divlearn.sharded.shards import Shards
 
-# From a block to a table of divergences to centroids; or to the nearest, and the divergence to it.
+# Functions of a block: divergences to all centroids; nearest centroids and divergences to them.
 Measure = Callable[[Block], RealArray]
 Nearest = Callable[[Block], tuple[Indices, RealArray]]
 
-_DRAWN = ("k-means++", "random")  # starts that scikit-learn draws itself
-_SHARED = ("n_clusters", "max_iter", "tol", "random_state", "verbose")  # with its KMeans
+_SKLEARN_INITS = ("k-means++", "random")
+_SKLEARN_PARAMETERS = ("n_clusters", "max_iter", "tol", "random_state", "verbose")
 
 
 class KMeansModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
@@ -62,7 +62,7 @@ class KMeansModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, Bas
 
     @abstractmethod
     def _rule(self) -> Rule | EmbeddedMetric:
-        """Return the rule that chooses alpha and beta, or the metric of vectors in their place."""
+        """Return the rule that chooses alpha and beta, or a metric of vectors instead."""
 
     @fit_method
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -94,26 +94,26 @@ class KMeansModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, Bas
                 "complex; pass a divergence"
             )
         self.n_features_in_ = shards.d
-        for name in ("alpha_", "beta_", "kappa_", "objective_", "history_"):  # of a fit before
+        for name in ("alpha_", "beta_", "kappa_", "objective_", "history_"):  # of an earlier fit
             self.__dict__.pop(name, None)
-        trouble = None
+        warning = None
         if isinstance(rule, EmbeddedMetric):
             self._fit_vectors(shards, rule)
         else:
             with checkpointed(self, X=partial(shards.map, fingerprint_block)):
                 best = self._best_run(shards, rule)
             self._keep(best)
-            trouble = rule.trouble(best.found.parameters)
+            warning = rule.warning(best.result.parameters)
         self._warn_of_empty_clusters()
-        if trouble is not None:
-            warnings.warn(trouble, ConvergenceWarning, stacklevel=3)
+        if warning is not None:
+            warnings.warn(warning, ConvergenceWarning, stacklevel=3)
         return self
 
     def _best_run(self, shards: Shards, rule: Rule) -> Run[Partition]:
         init = self._check_init(shards.d)
         random = check_random_state(self.random_state)
         starts = Starts(shards.draw(3 * self.n_clusters), self.n_clusters)
-        n_init = self.n_init if isinstance(init, str) else 1  # the same start, the same end
+        n_init = self.n_init if isinstance(init, str) else 1  # runs from the same start are equal
 
         def run() -> Run[Partition]:
             centers = starts.draw(init, *rule.start[:2], random)
@@ -122,29 +122,31 @@ class KMeansModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, Bas
         return best_of(n_init, partial(stage, "start", run, random))
 
     def _keep(self, run: Run[Partition]) -> None:
-        found = run.found
-        self.cluster_centers_, self.labels_ = self._as_given(found.centers), found.labels
-        self.alpha_, self.beta_, kappa = found.parameters
+        final = run.result
+        self.cluster_centers_, self.labels_ = self._as_given(final.centers), final.labels
+        self.alpha_, self.beta_, kappa = final.parameters
         if not np.isnan(kappa):
             self.kappa_ = kappa
-        self.inertia_, self.objective_ = self._share * found.inertia, self._share * run.objective
+        self.inertia_, self.objective_ = self._share * final.inertia, self._share * run.objective
         self.n_iter_, self.message_, self.history_ = run.n_iter, run.message, run.history
         self.history_["objective"] = np.multiply(self._share, self.history_["objective"])
 
     def _check_init(self, d: int) -> str | RealArray:
-        given = self.init if isinstance(self.init, str) else real_new(self, self.init, "init")
-        return check_init(given, self.n_clusters, d)
+        init = self.init if isinstance(self.init, str) else real_new(self, self.init, "init")
+        return check_init(init, self.n_clusters, d)
 
     def _fit_vectors(self, shards: Shards, metric: EmbeddedMetric) -> None:
-        parts = shards.map(lambda block, of: (of.embed(block.matrices), block.weights), metric)
+        parts = shards.map(
+            lambda block, embed: (embed(block.matrices), block.weights), metric.embed
+        )
         vectors, weights = map(np.concatenate, zip(*parts, strict=True))
-        given = {name: getattr(self, name) for name in _SHARED}
+        options = {name: getattr(self, name) for name in _SKLEARN_PARAMETERS}
         runs = [
-            KMeans(init=start, n_init=self.n_init if isinstance(start, str) else 1, **given)
+            KMeans(init=start, n_init=self.n_init if isinstance(start, str) else 1, **options)
             for start in self._vector_starts(shards, metric)
         ]
-        found = (fit_vectors(run, vectors, weights) for run in runs)
-        means = min(found, key=attrgetter("inertia_"))
+        fitted = (fit_vectors(run, vectors, weights) for run in runs)
+        means = min(fitted, key=attrgetter("inertia_"))
         self._metric = metric
         self.cluster_centers_ = self._as_given(metric.restore(means.cluster_centers_))
         self.labels_, self.n_iter_ = means.labels_.astype(np.intp), means.n_iter_
@@ -158,7 +160,7 @@ class KMeansModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, Bas
         init = self._check_init(shards.d)
         if not isinstance(init, str):
             return [metric.embed(init)]
-        if init in _DRAWN:
+        if init in _SKLEARN_INITS:
             return [init]
         random = check_random_state(self.random_state)
         starts = Starts(shards.draw(3 * self.n_clusters), self.n_clusters)
@@ -174,7 +176,7 @@ class KMeansModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, Bas
         centers = np.asarray(real_form(self.cluster_centers_))
         if hasattr(self, "alpha_"):
             return partial(encode_block, atoms=centers, alpha=self.alpha_, beta=self.beta_)
-        embed = (self._metric or LOG_EUCLIDEAN).embed  # files of version 0.2 do not name it
+        embed = (self._metric or LOG_EUCLIDEAN).embed  # files of version 0.2 have no metric
         vectors = embed(centers)
         return lambda block: euclidean_distances(embed(block.matrices), vectors, squared=True)
 

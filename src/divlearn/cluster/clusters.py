@@ -1,4 +1,4 @@
-r"""The matrices of clusters, wherever they are, and steps towards centroids.
+r"""Sums over the matrices of clusters, and steps towards centroids.
 
 With C = L L^T, :math:`T_i = L^{-1} X_i L^{-T}` and :math:`G = \sum_i w_i f_t(\log T_i)` a centroid
 is where G = 0. The fixed point :math:`C \leftarrow L \exp(h(G)) L^T`, with h the inverse of
@@ -28,12 +28,12 @@ from divlearn.sharded.shards import Parts, Shards
 from divlearn.spd import usable
 from divlearn.spectral import clip_f_t, invert_f_t
 
-# Sizes of steps have no unit. Where one is below this, what is left to go is a share of it.
+# Size of a step, without unit, below which fixed points stop: the remaining distance is smaller.
 _SMALL_STEP = 1e-2
 _TOLERANCE = 1e-4
 # Fixed points get slow as alpha + beta grows: divergences turn into sums of |t|.
 _LARGEST_SUM = 2.0
-_LEAST_COLUMNS = 8  # of a table, so that engines have enough to do at a time
+_LEAST_COLUMNS = 8  # of a table, so that calls of engines are efficient
 _RANGE = (-700.0, 700.0)  # of exp
 _CLOSED = {(0.0, 1.0): False, (1.0, 0.0): True}  # centroids that are means of X or of its inverse
 
@@ -42,8 +42,8 @@ Cloud = tuple[RealArray, RealArray]  # log-eigenvalues, shape (n_matrices, d), a
 HeldCloud = tuple[RealArray, RealArray, Prepared | None]
 
 
-class Members(NamedTuple):
-    """Rows of a block in every cluster, which may be in several, and their weights there."""
+class Memberships(NamedTuple):
+    """Rows of a block in every cluster, and their weights; a row may be in several clusters."""
 
     rows: list[Indices]
     weights: list[RealArray]
@@ -53,7 +53,7 @@ class Members(NamedTuple):
 
 
 class Clusters:
-    """Some clusters with `Members` of every block: questions are answered where matrices are."""
+    """Clusters, given by `Memberships` of every block, and sums over their matrices."""
 
     def __init__(self, shards: Shards, members: Parts, totals: RealArray) -> None:
         self._shards, self._members, self._totals = shards, members, totals
@@ -61,7 +61,7 @@ class Clusters:
     def fixed_point(
         self, numbers: Indices, centers: RealArray, point: Point, steps: int
     ) -> RealArray:
-        """Take steps of fixed points, careful ones where these are slow or lead astray."""
+        """Take fixed-point steps, or those of `settle` where these are slow or fail."""
         points = [point] * len(centers)
         if sum(point) > _LARGEST_SUM:
             return self.settle(numbers, centers, points, steps)
@@ -70,10 +70,10 @@ class Clusters:
             slopes = self.slopes(numbers[active], moved[active], points)[1]
             if not np.isfinite(slopes).all():
                 return self.settle(numbers, centers, points, steps)
-            following, sizes = fixed_point_step(moved[active], slopes, *point)
-            if not usable(following):
+            proposed, sizes = fixed_point_step(moved[active], slopes, *point)
+            if not usable(proposed):
                 return self.settle(numbers, centers, points, steps)
-            moved[active] = following
+            moved[active] = proposed
             active = active[sizes > _SMALL_STEP]
             if not len(active):
                 break
@@ -87,22 +87,22 @@ class Clusters:
         steps: int,
         tol: RealArray | None = None,
     ) -> RealArray:
-        """Take steps none of which raises the objective, until gradients are below ``tol``."""
+        """Take steps that never raise the objective, until gradients are below ``tol``."""
         moved = centers.copy()
         tol = np.full(len(centers), _TOLERANCE) if tol is None else tol
-        closed = np.array([point in _CLOSED for point in points])
-        if closed.any():
+        is_closed = np.array([point in _CLOSED for point in points])
+        if is_closed.any():
             inverse = np.array([_CLOSED[point] for point in points if point in _CLOSED])
-            moved[closed] = self._means(numbers[closed], centers[closed], inverse)
-        free = np.flatnonzero(~closed).tolist()
-        searches = [search_mean(*points[i], centers[i], tol[i], steps) for i in free]
+            moved[is_closed] = self._means(numbers[is_closed], centers[is_closed], inverse)
+        iterative = np.flatnonzero(~is_closed).tolist()
+        searches = [search_mean(*points[i], centers[i], tol[i], steps) for i in iterative]
 
-        def evaluate(asked: list[int], trials: RealArray) -> Iterable[Slope]:
-            rows = [free[i] for i in asked]
+        def evaluate(indices: list[int], trials: RealArray) -> Iterable[Slope]:
+            rows = [iterative[i] for i in indices]
             values, slopes = self.slopes(numbers[rows], trials, [points[i] for i in rows])
             return zip(values.tolist(), slopes, strict=True)
 
-        for i, result in zip(free, run_searches(searches, evaluate), strict=True):
+        for i, result in zip(iterative, run_searches(searches, evaluate), strict=True):
             moved[i] = result.mean
         return moved
 
@@ -114,8 +114,8 @@ class Clusters:
         for i, z in enumerate(numbers):
             problem = _Centroid(self, z, point)
             start = problem.trial(np.linalg.cholesky(centers[i]))
-            found = minimize_conjugate_gradient(problem, start, max_iter=steps, tol=_TOLERANCE)
-            moved[i] = found.trial.point @ found.trial.point.T
+            result = minimize_conjugate_gradient(problem, start, max_iter=steps, tol=_TOLERANCE)
+            moved[i] = result.trial.point @ result.trial.point.T
         return moved
 
     def spectra(self, numbers: Indices, centers: RealArray) -> Spectra:
@@ -190,9 +190,9 @@ class Spectra:
         return len(self.totals)
 
     def only(self, component: int) -> Spectra:
-        one = Spectra(self._shards, self._clouds, self.totals[component : component + 1])
-        one._chosen, one._thinned = [self._chosen[component]], self._thinned
-        return one
+        part = Spectra(self._shards, self._clouds, self.totals[component : component + 1])
+        part._chosen, part._thinned = [self._chosen[component]], self._thinned
+        return part
 
     def sums(self, alpha: float, beta: float, shift: RealArray) -> RealArray:
         """Mean f(t - shift), f_alpha, f_beta and f_t over all weights, shape (4, n_components)."""
@@ -204,41 +204,44 @@ class Spectra:
     def thinned(self, enough: int) -> list[Cloud]:
         """Every m-th matrix around each centre, at most so many, in the order of the blocks."""
         if enough not in self._thinned:
-            held = self._shards.map(lambda _, all: [len(t) for t, *_ in all], parts=[self._clouds])
-            sizes = np.array(held)
+            sizes = np.array(
+                self._shards.map(
+                    lambda _, clouds: [len(t) for t, *_ in clouds], parts=[self._clouds]
+                )
+            )
             ends = sizes.cumsum(axis=0)
             steps = [math.ceil(count / enough) for count in ends[-1]]
-            found = self._shards.map(_thin_block, steps, ends - sizes, parts=[self._clouds])
+            thinned = self._shards.map(_thin_block, steps, ends - sizes, parts=[self._clouds])
             self._thinned[enough] = [
-                (np.concatenate([t for t, _ in one]), np.concatenate([weight for _, weight in one]))
-                for one in zip(*found, strict=True)
+                (np.concatenate([t for t, _ in cloud]), np.concatenate([w for _, w in cloud]))
+                for cloud in zip(*thinned, strict=True)
             ]
         return [self._thinned[enough][i] for i in self._chosen]
 
 
 def nearest_block(
-    block: Block, centers: RealArray, alpha: float, beta: float, before: Indices | None = None
+    block: Block, centers: RealArray, alpha: float, beta: float, previous: Indices | None = None
 ) -> tuple[Indices, RealArray, RealArray]:
-    """Find the nearest centres: labels, divergences to them, and to the centres ``before``."""
+    """Find the nearest centres: labels, divergences to them, and to the ``previous`` centres."""
     engine, n = block.engine, len(block)
     step = max(_LEAST_COLUMNS, engine.table_entries // n)
     labels, divergences = np.zeros(n, dtype=np.intp), np.full(n, np.inf)
-    to_before = np.zeros(n)
+    to_previous = np.zeros(n)
     for start in range(0, len(centers), step):
         table = engine.encode(block.data, centers[start : start + step], alpha, beta)
-        found, values = find_nearest(table)
+        nearest, values = find_nearest(table)
         nearer = values < divergences
-        labels[nearer], divergences[nearer] = start + found[nearer], values[nearer]
-        if before is not None:
-            columns = before - start
-            here = (columns >= 0) & (columns < table.shape[1])
-            to_before[here] = _pick(table, np.where(here, columns, 0))[here]
-    return labels, divergences, to_before
+        labels[nearer], divergences[nearer] = start + nearest[nearer], values[nearer]
+        if previous is not None:
+            columns = previous - start
+            in_table = (columns >= 0) & (columns < table.shape[1])
+            to_previous[in_table] = _pick(table, np.where(in_table, columns, 0))[in_table]
+    return labels, divergences, to_previous
 
 
 def find_nearest(table: RealArray) -> tuple[Indices, RealArray]:
-    """Find the nearest centres where the table is; what is found comes to the host."""
-    labels = table.argmin(axis=1)  # of what is no number, where there is any
+    """Find the nearest centres on the device of the table; results are on the host."""
+    labels = table.argmin(axis=1)  # of the first NaN, if there is one
     divergences = _pick(table, labels)
     largest = float(divergences.max(initial=0.0))
     check_finite(largest, "a divergence", "to the nearest centre", or_infinite=True)
@@ -246,13 +249,13 @@ def find_nearest(table: RealArray) -> tuple[Indices, RealArray]:
 
 
 def _pick(table: RealArray, columns: DeviceArray) -> RealArray:
-    there: DeviceArray = to_device_of(columns, table)
-    return to_host(np.take_along_axis(table, there[:, None], axis=1)[:, 0])
+    indices: DeviceArray = to_device_of(columns, table)
+    return to_host(np.take_along_axis(table, indices[:, None], axis=1)[:, 0])
 
 
 def _slopes_block(
     block: Block,
-    members: Members,
+    members: Memberships,
     numbers: Indices,
     centers: RealArray,
     points: Sequence[Point],
@@ -271,7 +274,7 @@ def _slopes_block(
 
 def _means_block(
     block: Block,
-    members: Members,
+    members: Memberships,
     numbers: Indices,
     inverse: NDArray[np.bool_],
     exponents: Indices,
@@ -288,7 +291,7 @@ def _means_block(
 
 
 def _clouds_block(
-    block: Block, members: Members, numbers: Indices, centers: RealArray
+    block: Block, members: Memberships, numbers: Indices, centers: RealArray
 ) -> list[HeldCloud]:
     return [
         hold_cloud(block.engine, spectra_block(block, members, z, center), members.weights[z])
@@ -296,7 +299,7 @@ def _clouds_block(
     ]
 
 
-def spectra_block(block: Block, members: Members, number: int, center: RealArray) -> RealArray:
+def spectra_block(block: Block, members: Memberships, number: int, center: RealArray) -> RealArray:
     rows = members.rows[number]
     if not len(rows):
         return np.empty((0, block.data.d))
@@ -306,8 +309,8 @@ def spectra_block(block: Block, members: Members, number: int, center: RealArray
 
 def hold_cloud(engine: Engine, t: RealArray, weights: RealArray) -> HeldCloud:
     """Prepare log-eigenvalues, of which there may be none, for many sums: the numbers e^t."""
-    # A divergence is a sum over them: that of the 1 x 1 matrices e^t, which take no linear algebra.
-    # They need no check: e^t is positive if it does not underflow.
+    # A divergence is the sum of those of the 1 x 1 matrices e^t, which take no linear algebra. They
+    # need no check: e^t is positive if it does not underflow.
     numbers = Prepared.checked(np.exp(np.clip(t, *_RANGE)).reshape(-1, 1, 1))
     return t, weights, engine.prepare(numbers) if len(t) else None
 
@@ -336,5 +339,5 @@ def _sums_block(
 def _thin_block(
     block: Block, clouds: Sequence[HeldCloud], steps: Sequence[int], starts: IntArray
 ) -> list[Cloud]:
-    some = [slice(int(-starts[block.number, k] % m), None, m) for k, m in enumerate(steps)]
-    return [(t[rows], weight[rows]) for rows, (t, weight, _) in zip(some, clouds, strict=True)]
+    rows = [slice(int(-starts[block.number, k] % m), None, m) for k, m in enumerate(steps)]
+    return [(t[part], weight[part]) for part, (t, weight, _) in zip(rows, clouds, strict=True)]

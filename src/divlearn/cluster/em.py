@@ -13,24 +13,23 @@ from scipy.stats import chi2
 
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.checks import check_finite
-from divlearn.cluster.clusters import Clusters, Members, Spectra, nearest_block
+from divlearn.cluster.clusters import Clusters, Memberships, Spectra, nearest_block
 from divlearn.cluster.parameters import Densities, ParameterFit, fit_parameters
 from divlearn.cluster.runs import Run, repeat
 from divlearn.fitting.interrupts import is_interrupted
 from divlearn.fitting.progress import track
-from divlearn.likelihood.members import NAMED_MEMBERS, Point, get_members
-from divlearn.likelihood.members import Members as Family
+from divlearn.likelihood.members import NAMED_MEMBERS, Members, Point, get_members
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 
-# From here on matrices of a component are equal up to rounding. Likelihoods would grow for ever.
+# Largest kappa: matrices of a component are then equal up to rounding; likelihoods are unbounded.
 LARGEST_KAPPA = 1e8
-FIRST_POINT = (0.5, 0.5)  # divergence of starts, before there is any density
-# A component of fewer matrices has no concentration of its own: with one it would be infinite.
+FIRST_POINT = (0.5, 0.5)  # divergence of starts, before densities are estimated
+# Components of fewer matrices keep their concentration: for one matrix it would be infinite.
 FEWEST_MEMBERS = 5.0
-_CENTER_STEPS = 3  # what is left the next iteration does
+_CENTER_STEPS = 3  # per iteration
 _CENTER_TOLERANCE = 1e-10
-_SHARE_OF_TOL = 0.1  # what is left undone in one iteration
+_SHARE_OF_TOL = 0.1  # error allowed in the steps of one iteration
 _PARAMETER_STEPS = 10
 _START_STEPS = 3
 _NEGLIGIBLE = 1e-10  # responsibility, times the weight of the matrix
@@ -51,27 +50,27 @@ class EM:
     """Expectation maximisation over the members of a family; ``tol`` is of the log-likelihood."""
 
     def __init__(
-        self, shards: Shards, members: Family, share: str, max_iter: int, tol: float
+        self, shards: Shards, members: Members, share: str, max_iter: int, tol: float
     ) -> None:
         self.shards, self.members, self.share = shards, members, share
         self.max_iter, self.tol = max_iter, tol
 
     def run(self, start: Mixture) -> Run[Mixture]:
-        """Raise the likelihood from a start until it stays; it never falls but for rounding.
+        """Raise the likelihood from a start until it converges; it only falls by rounding.
 
         The objective is minus the mean log-likelihood.
         """
-        mixture, began = start, time.perf_counter()
+        mixture, started = start, time.perf_counter()
         responsibilities, bound = expect(self.shards, mixture)
-        rows = [(bound, mixture.densities, time.perf_counter() - began)]
+        rows = [(bound, mixture.densities, time.perf_counter() - started)]
 
         def turn(_: int) -> tuple[str, str | None]:
             nonlocal mixture, rows, responsibilities
-            following = self._maximize(mixture, responsibilities)
-            responsibilities, bound = expect(self.shards, following)
+            updated = self._maximize(mixture, responsibilities)
+            responsibilities, bound = expect(self.shards, updated)
             rise = bound - rows[-1][0]
-            row = bound, following.densities, time.perf_counter() - began
-            mixture, rows = following, [*rows, row]  # at once: an interrupt leaves both
+            row = bound, updated.densities, time.perf_counter() - started
+            mixture, rows = updated, [*rows, row]  # together, in case of an interrupt
             rose = f"rose by {max(rise, 0):.2g} <= tol={self.tol:g}"
             stop = f"the log-likelihood per matrix {rose}" if rise <= self.tol else None
             return f"log-likelihood {bound:.6g} per matrix", stop
@@ -83,13 +82,13 @@ class EM:
         return Run(mixture, -bounds[-1], len(rows) - 1, converged, message, history)
 
     def start(self, centers: RealArray) -> Mixture:
-        """Densities around given centres, the same for all, for matrices that go to the nearest."""
-        found = nearest(self.shards, centers, FIRST_POINT)
-        spectra = found.spectra(found.alive, centers[found.alive])
+        """One density around all centres, fitted to matrices assigned to the nearest centre."""
+        clusters = nearest(self.shards, centers, FIRST_POINT)
+        spectra = clusters.spectra(clusters.alive, centers[clusters.alive])
         fits = [
             fit_parameters(
                 spectra,
-                Family(0, *point),
+                Members(0, *point),
                 point,
                 largest_kappa=LARGEST_KAPPA,
                 tol=self.tol,
@@ -97,22 +96,22 @@ class EM:
             )
             for point in self.members.starts
         ]
-        densities, shift, _ = min(fits, key=lambda fit: fit[-1])
+        densities, shift, _ = min(fits, key=lambda fit: fit.loss)
         means = centers.copy()
-        means[found.alive] *= np.exp(shift)[:, None, None]
-        return Mixture(found.weights, means, np.tile(densities[:, :1], len(centers)))
+        means[clusters.alive] *= np.exp(shift)[:, None, None]
+        return Mixture(clusters.weights, means, np.tile(densities[:, :1], len(centers)))
 
     def refit(self, mixture: Mixture) -> Mixture:
-        """Densities of these members for the responsibilities of a mixture."""
+        """Fit these members to the responsibilities of a mixture."""
         return self._maximize(mixture, expect(self.shards, mixture)[0])
 
     def _maximize(self, mixture: Mixture, responsibilities: Responsibilities) -> Mixture:
-        """Weights, then a few steps of the centres, then parameters and scales of the centres."""
+        """Update weights, then centres by a few steps, then parameters and scales of centres."""
         weights, alive = responsibilities.weights, responsibilities.alive
         densities, kappa = mixture.densities.copy(), mixture.densities[2]
-        # What a gradient of this size promises is little compared with tol: kappa d |G|^2 / 2.
-        enough = np.sqrt(2 * _SHARE_OF_TOL * self.tol / (kappa * self.shards.d))
-        tol = np.maximum(enough, _CENTER_TOLERANCE)
+        # A gradient G promises a gain of about kappa d |G|^2 / 2, which is to be below tol.
+        gradient_size = np.sqrt(2 * _SHARE_OF_TOL * self.tol / (kappa * self.shards.d))
+        tol = np.maximum(gradient_size, _CENTER_TOLERANCE)
         means, points = mixture.means.copy(), [(a, b) for a, b in densities[:2, alive].T.tolist()]
         means[alive] = responsibilities.settle(
             alive, means[alive], points, _CENTER_STEPS, tol[alive]
@@ -120,7 +119,7 @@ class EM:
         spectra = responsibilities.spectra(alive, means[alive])
         densities[:, alive], shift = self._fit_densities(spectra, densities[:, alive])
         means[alive] *= np.exp(shift)[:, None, None]
-        if self.share == "all":  # components without matrices have what all have
+        if self.share == "all":  # also those of components without matrices
             densities[:] = densities[:, alive[:1]]
         return Mixture(weights, means, densities)
 
@@ -135,7 +134,7 @@ class EM:
                 start,
                 tied=tied,
                 kappa=kappa[rows],
-                held=few[rows],
+                fixed=few[rows],
                 largest_kappa=LARGEST_KAPPA,
                 tol=_SHARE_OF_TOL * self.tol,
                 max_iter=_PARAMETER_STEPS,
@@ -143,28 +142,28 @@ class EM:
 
         if self.share != "none":
             return fit(spectra, slice(None), self.share == "all")[:2]
-        found, shift = densities.copy(), np.zeros(len(few))
+        fitted, shift = densities.copy(), np.zeros(len(few))
         for k in np.flatnonzero(~few):
-            one = slice(k, k + 1)
-            found[:, one], shift[one], _ = fit(spectra.only(int(k)), one, False)
-        return found, shift
+            column = slice(k, k + 1)
+            fitted[:, column], shift[column], _ = fit(spectra.only(int(k)), column, False)
+        return fitted, shift
 
 
 class Responsibilities(Clusters):
-    """Responsibilities of components for matrices, as `Members` of every block."""
+    """Responsibilities of components for matrices, as `Memberships` of every block."""
 
     def __init__(self, shards: Shards, members: Parts) -> None:
-        totals, kept, self.log_likelihood = shards.reduce(_sums_block, parts=[members])
+        totals, effective, self.log_likelihood = shards.reduce(_sums_block, parts=[members])
         self.weights = totals / totals.sum()
-        # Those that have more than a negligible part of some matrix.
-        self.alive: Indices = np.flatnonzero(kept)
-        super().__init__(shards, members, kept)
+        # Components with more than a negligible part of a matrix.
+        self.alive: Indices = np.flatnonzero(effective)
+        super().__init__(shards, members, effective)
 
 
 def log_joint(block: Block, mixture: Mixture) -> RealArray:
     """Logarithm of weight times density, shape (n_matrices, n_components)."""
     alpha, beta, kappa, log_z = mixture.densities
-    # Components gather their matrices by responsibilities, which the host has to know.
+    # Responsibilities are needed on the host, where the rows of components are chosen.
     divergences = to_host(block.engine.encode(block.data, mixture.means, alpha, beta))
     np.minimum(divergences, _LARGEST_DIVERGENCE, out=divergences)
     with np.errstate(divide="ignore"):  # a component may have no weight
@@ -174,39 +173,39 @@ def log_joint(block: Block, mixture: Mixture) -> RealArray:
 
 def expect(shards: Shards, mixture: Mixture) -> tuple[Responsibilities, float]:
     """Responsibilities times weights of the matrices, and the mean log-likelihood."""
-    found = Responsibilities(shards, shards.hold(_expect_block, mixture))
-    check_finite(found.log_likelihood, "the log-likelihood", "of the mixture")
-    return found, found.log_likelihood / shards.n_seen
+    responsibilities = Responsibilities(shards, shards.hold(_expect_block, mixture))
+    check_finite(responsibilities.log_likelihood, "the log-likelihood", "of the mixture")
+    return responsibilities, responsibilities.log_likelihood / shards.n_seen
 
 
 def nearest(shards: Shards, centers: RealArray, point: Point) -> Responsibilities:
     return Responsibilities(shards, shards.hold(_nearest_block, centers, point))
 
 
-def _expect_block(block: Block, mixture: Mixture) -> Members:
+def _expect_block(block: Block, mixture: Mixture) -> Memberships:
     logarithms = log_joint(block, mixture)
     density = logsumexp(logarithms, axis=1)
     table = np.exp(logarithms - density[:, None]) * block.weights[:, None]
     return _members(table, float(block.weights @ density))
 
 
-def _nearest_block(block: Block, centers: RealArray, point: Point) -> Members:
+def _nearest_block(block: Block, centers: RealArray, point: Point) -> Memberships:
     labels = nearest_block(block, centers, *point)[0]
     table = np.zeros((len(block), len(centers)))
     table[np.arange(len(block)), labels] = block.weights
     return _members(table, 0.0)
 
 
-def _members(table: RealArray, log_likelihood: float) -> Members:
+def _members(table: RealArray, log_likelihood: float) -> Memberships:
     rows = [np.flatnonzero(column > _NEGLIGIBLE) for column in table.T]
-    weights = [table[some, k] for k, some in enumerate(rows)]
-    return Members(rows, weights, table.sum(axis=0), log_likelihood)
+    weights = [table[indices, k] for k, indices in enumerate(rows)]
+    return Memberships(rows, weights, table.sum(axis=0), log_likelihood)
 
 
-def _sums_block(_: Block, members: Members) -> tuple[RealArray, RealArray, float]:
-    """Weights of components, with and without negligible parts, and the log-likelihood."""
-    kept = np.array([weights.sum() for weights in members.weights])
-    return members.totals, kept, members.log_likelihood
+def _sums_block(_: Block, members: Memberships) -> tuple[RealArray, RealArray, float]:
+    """Totals of components with and without negligible parts, and the log-likelihood."""
+    effective = np.array([weights.sum() for weights in members.weights])
+    return members.totals, effective, members.log_likelihood
 
 
 # --- comparison of the named members of the family with the learned one ---------------------------
@@ -214,7 +213,7 @@ def _sums_block(_: Block, members: Members) -> tuple[RealArray, RealArray, float
 
 @dataclass(frozen=True, eq=False)
 class MemberFit:
-    """A mixture of one kind of density, fitted to the same matrices as the others."""
+    """A mixture of densities of one member, fitted to the same matrices as the others."""
 
     name: str
     alpha: RealArray  # like beta and kappa of shape (n_components,)
@@ -228,8 +227,8 @@ class MemberFit:
     p_value: float = math.nan
 
 
-def count_parameters(n_components: int, d: int, members: Family, share: str) -> int:
-    """Free parameters of a mixture: weights, centres, and what is learned of the densities."""
+def count_parameters(n_components: int, d: int, members: Members, share: str) -> int:
+    """Free parameters of a mixture: of weights, centres and densities."""
     n_points = n_components if share == "none" else 1
     n_concentrations = 1 if share == "all" else n_components
     centers = n_components * d * (d + 1) // 2
@@ -241,7 +240,7 @@ def compare_members(
 ) -> dict[str, MemberFit]:
     """Fit the learned member, then the named ones, from the responsibilities of a mixture."""
     n = shards.n_seen
-    # Likelihoods are compared in units of one, for all matrices together.
+    # The total log-likelihood must be accurate to well below one.
     tol = min(tol, _EXACT / n)
     fits: dict[str, MemberFit] = {}
     for name, members in track([("learned", get_members("learn")), *NAMED_MEMBERS.items()], "fits"):
@@ -249,7 +248,7 @@ def compare_members(
         run = em.run(em.refit(mixture))
         if is_interrupted():  # likelihoods are compared at their maxima
             raise KeyboardInterrupt
-        (alpha, beta, kappa, _), log_likelihood = run.found.densities, -run.objective * n
+        (alpha, beta, kappa, _), log_likelihood = run.result.densities, -run.objective * n
         n_parameters = count_parameters(len(mixture.weights), shards.d, members, share)
         bic, p_value = n_parameters * math.log(n) - 2 * log_likelihood, math.nan
         if fits:

@@ -102,8 +102,8 @@ class ABKMeans(KMeansModel):
     >>> from divlearn.cluster import pairwise_f1_score
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(3, 30, 4, random_state=0)
-    >>> found = ABKMeans(3, random_state=0).fit(X)
-    >>> pairwise_f1_score(y, found.labels_)
+    >>> model = ABKMeans(3, random_state=0).fit(X)
+    >>> pairwise_f1_score(y, model.labels_)
     1.0
     >>> learned = ABKMeans(3, "likelihood", random_state=0).fit(X)  # these are Wishart matrices
     >>> learned.alpha_ < 0.5 < learned.beta_
@@ -149,8 +149,8 @@ class ABKMeans(KMeansModel):
     def _rule(self) -> Rule | EmbeddedMetric:
         if isinstance(self.divergence, str) and self.divergence in _LEARNED:
             return _LEARNED[self.divergence]
-        known = get_divergence(self.divergence)
-        return known if isinstance(known, EmbeddedMetric) else Rule(*get_member(known).point)
+        chosen = get_divergence(self.divergence)
+        return chosen if isinstance(chosen, EmbeddedMetric) else Rule(*get_member(chosen).point)
 
 
 class KarcherKMeans(KMeansModel):
@@ -173,8 +173,8 @@ class KarcherKMeans(KMeansModel):
     --------
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(3, 30, 4, random_state=0)
-    >>> found = KarcherKMeans(3, random_state=0).fit(X)
-    >>> found.cluster_centers_.shape
+    >>> model = KarcherKMeans(3, random_state=0).fit(X)
+    >>> model.cluster_centers_.shape
     (3, 4, 4)
     """
 
@@ -224,12 +224,12 @@ class LogEuclideanKMeans(KMeansModel):
     --------
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(3, 30, 4, random_state=0)
-    >>> found = LogEuclideanKMeans(3, random_state=0).fit(X)
-    >>> found.transform(X[:5]).shape  # squared distances
+    >>> model = LogEuclideanKMeans(3, random_state=0).fit(X)
+    >>> model.transform(X[:5]).shape  # squared distances
     (5, 3)
     """
 
-    engine: str | Engine = "reference"  # which only hands out the matrices
+    engine: str | Engine = "reference"  # no kernel is needed
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ from divlearn.likelihood.normalizer import log_normalizer
 from divlearn.sharded.blocks import fingerprint_block
 from divlearn.sharded.opening import open_new, open_training
 
-TOLERANCE = 1e-4  # a start ends where the mean log-likelihood rises by no more
+TOLERANCE = 1e-4  # rise of the mean log-likelihood at which a run stops
 _SHARES = ("all", "divergence", "none")
 
 
@@ -173,8 +173,8 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         news = ""
         self.bics_: dict[int, float] = {}
         self.n_features_in_ = d
-        known = partial(shards.map, fingerprint_block)
-        with checkpointed(self, X=known), stoppable(lambda: self.bics_):
+        fingerprints = partial(shards.map, fingerprint_block)
+        with checkpointed(self, X=fingerprints), stoppable(lambda: self.bics_):
             for done, count in enumerate(counts):
                 tell("numbers of components", done, len(counts), news)
                 init = check_init(self.init, count, d)
@@ -199,8 +199,8 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         return self.fit(X, y, sample_weight).predict(X)
 
     def _keep(self, run: Run[Mixture]) -> None:
-        self.weights_, self.means_ = run.found.weights, run.found.means
-        self.alpha_, self.beta_, self.kappa_, _ = run.found.densities
+        self.weights_, self.means_ = run.result.weights, run.result.means
+        self.alpha_, self.beta_, self.kappa_, _ = run.result.densities
         self.n_components_ = len(self.weights_)
         self.lower_bound_, self.converged_ = -run.objective, run.converged
         self.n_iter_, self.message_, self.history_ = run.n_iter, run.message, run.history
@@ -214,17 +214,17 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
                 f"n_matrices={n_matrices} with a weight > 0 (n_samples={n_matrices}) must be >= 2 "
                 "to estimate a centre and a spread; pass more matrices"
             )
-        given: Any = self.n_components
-        several = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
-        if several and not len(given):
+        requested: Any = self.n_components
+        several = isinstance(requested, Sequence | np.ndarray) and not isinstance(requested, str)
+        if several and not len(requested):
             raise ValueError("n_components is empty, must hold at least one integer >= 1")
         fix = ", the number of matrices, or a list of such integers"
-        counts = list(given) if several else [given]
-        checked = [check_count(one, "n_components", most=n_matrices, fix=fix) for one in counts]
+        counts = list(requested) if several else [requested]
+        checked = [check_count(n, "n_components", most=n_matrices, fix=fix) for n in counts]
         return list(dict.fromkeys(checked))
 
     def _check(self) -> Members:
-        """Check what runs need, and return the members to choose from."""
+        """Check parameters, and return the members to choose from."""
         check_name(self.share, "share", _SHARES)
         check_count(self.max_iter, "max_iter")
         return get_members(self.divergence)
@@ -252,8 +252,8 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
 
     def bic(self, X: ArrayLike) -> float:
         """Bayesian information criterion on matrices; the lower the better."""
-        found = self.score_samples(X)
-        return float(self._n_parameters() * np.log(len(found)) - 2 * found.sum())
+        scores = self.score_samples(X)
+        return float(self._n_parameters() * np.log(len(scores)) - 2 * scores.sum())
 
     def aic(self, X: ArrayLike) -> float:
         """Akaike information criterion on matrices; the lower the better."""
@@ -292,15 +292,15 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
     @property
     def _mixture(self) -> Mixture:
         points = list(zip(self.alpha_, self.beta_, self.kappa_, strict=True))
-        # Components mostly share theirs.
-        known = {point: log_normalizer(*point, self.n_features_in_) for point in set(points)}
-        densities = np.array([(*point, known[point]) for point in points]).T
+        # Components mostly share their point.
+        constants = {point: log_normalizer(*point, self.n_features_in_) for point in set(points)}
+        densities = np.array([(*point, constants[point]) for point in points]).T
         return Mixture(self.weights_, self.means_, densities)
 
-    def _map(self, X: ArrayLike, answer: Callable[[RealArray], Any]) -> Any:
-        """Answer from the logarithms of weights times densities, block by block."""
+    def _map(self, X: ArrayLike, function: Callable[[RealArray], Any]) -> Any:
+        """Apply a function to the logarithms of weights times densities, block by block."""
         shards = open_new(self, X)
-        parts = shards.map(lambda block, known: answer(log_joint(block, known)), self._mixture)
+        parts = shards.map(lambda block, m: function(log_joint(block, m)), self._mixture)
         return np.concatenate(parts)
 
     def _n_parameters(self) -> int:

@@ -1,7 +1,7 @@
 """A mixture from several starts, with moves out of local maxima.
 
-In a move one component is given up and another is split in two: expectation maximisation may end
-with one component on two clusters and two on another.
+A move removes one component and splits another in two: expectation maximisation may end with one
+component on two clusters and two on another.
 """
 
 from dataclasses import replace
@@ -33,13 +33,13 @@ from divlearn.means import mean_abld
 from divlearn.sharded.blocks import Block
 from divlearn.spectral import abld_scalar
 
-Split = tuple[float, RealArray]  # what two centres gain over one, and these
+Split = tuple[float, RealArray]  # gain of two centres over one, and the two centres
 
-_ALMOST = 0.999  # of a limit
-_ROUNDS = 3  # of 2-means, to see what a split is worth
-_STEPS = 3  # towards the centroids in each
-_TRIALS = 3  # of a split
-_FEWEST = 4  # matrices that may be split
+_ALMOST = 0.999  # share of a limit that counts as reaching it
+_ROUNDS = 3  # of 2-means, for the gain of a split
+_STEPS = 3  # towards the centroids in each round
+_TRIALS = 3  # initializations of a split
+_FEWEST = 4  # matrices of a component that may be split
 
 
 def fit_mixture(
@@ -49,34 +49,34 @@ def fit_mixture(
     n_init: int,
     random_state: np.random.RandomState,
 ) -> Run[Mixture]:
-    """Return the best of several runs; from given centres there is one, without moves."""
+    """Return the best of several runs; with an array as ``init`` one run, without moves."""
     block = em.shards.draw(3 * n_components)
     starts = Starts(block, n_components)
 
     def run() -> Run[Mixture]:
         centers = starts.draw(init, *FIRST_POINT, random_state)
-        found = em.run(em.start(centers))
+        result = em.run(em.start(centers))
         if isinstance(init, str) and len(centers) > 1:
-            found = _relocate(em, block, found, random_state)
-        return found
+            result = _relocate(em, block, result, random_state)
+        return result
 
     n_init = n_init if isinstance(init, str) else 1
     best = best_of(n_init, partial(stage, "start", run, random_state))
-    return replace(best, message="; ".join([best.message, *_remarks(em, best.found)]))
+    return replace(best, message="; ".join([best.message, *_remarks(em, best.result)]))
 
 
 def _remarks(em: EM, mixture: Mixture) -> list[str]:
     alpha, beta, kappa, _ = mixture.densities
-    own_kappa, own_point = em.share != "all", em.share == "none"
+    per_kappa, per_point = em.share != "all", em.share == "none"
     remarks = []
-    few = mixture.weights * em.shards.n_seen < FEWEST_MEMBERS
-    if few.any():
-        kept = " and the kappa of the start" * own_kappa
-        remarks.append(f"{_name(few, True)} fewer than {FEWEST_MEMBERS:g} matrices{kept}")
+    small = mixture.weights * em.shards.n_seen < FEWEST_MEMBERS
+    if small.any():
+        suffix = " and the kappa of the start" * per_kappa
+        remarks.append(f"{_name(small, True)} fewer than {FEWEST_MEMBERS:g} matrices{suffix}")
     narrow = kappa >= _ALMOST * LARGEST_KAPPA
     if narrow.any():
         remarks.append(
-            f"{_name(narrow, own_kappa)} kappa at its limit {LARGEST_KAPPA:g}: matrices are equal "
+            f"{_name(narrow, per_kappa)} kappa at its limit {LARGEST_KAPPA:g}: matrices are equal "
             "up to rounding, and the likelihood is unbounded"
         )
     if em.members.n_free == 2:
@@ -85,101 +85,101 @@ def _remarks(em: EM, mixture: Mixture) -> list[str]:
         beyond |= alpha * beta >= _ALMOST * product
         if beyond.any():
             remarks.append(
-                f"{_name(beyond, own_point)} alpha and beta at the limit of the search: tails are "
+                f"{_name(beyond, per_point)} alpha and beta at the limit of the search: tails are "
                 "heavier than any member's"
             )
     return remarks
 
 
-def _name(which: NDArray[np.bool_], separate: bool) -> str:
-    """Subject of a sentence: some components, or all where they have it in common."""
+def _name(mask: NDArray[np.bool_], separate: bool) -> str:
+    """Subject of a remark: the components of a mask, or all where parameters are shared."""
     if not separate:
         return "all components have"
-    found = np.flatnonzero(which)
-    noun, verb = ("components", "have") if len(found) > 1 else ("component", "has")
-    return f"{noun} {', '.join(map(str, found))} {verb}"
+    indices = np.flatnonzero(mask)
+    noun, verb = ("components", "have") if len(indices) > 1 else ("component", "has")
+    return f"{noun} {', '.join(map(str, indices))} {verb}"
 
 
 def _relocate(
     em: EM, block: Block, run: Run[Mixture], random_state: np.random.RandomState
 ) -> Run[Mixture]:
-    """Go on from a run with moves that raise the likelihood, at most one for each component."""
-    moves = _Moves(block, random_state)  # the block, all matrices or a sample, judges moves
-    n_components = len(run.found.weights)
+    """Continue a run with moves that raise the likelihood, at most one for each component."""
+    moves = _Moves(block, random_state)  # the block holds all matrices or a sample
+    n_components = len(run.result.weights)
     with stoppable():
         for number in range(n_components):
-            start = None if is_interrupted() else moves.propose(run.found)
+            start = None if is_interrupted() else moves.propose(run.result)
             if start is None:
                 break
-            following = em.run(start)
-            rise = run.objective - following.objective
+            continued = em.run(start)
+            rise = run.objective - continued.objective
             tell("moves", number + 1, n_components, f"log-likelihood {rise:+.3g} per matrix")
             if not rise > em.tol:
                 break
             history = {
-                name: np.concatenate([before, following.history[name]])
-                for name, before in run.history.items()
+                name: np.concatenate([values, continued.history[name]])
+                for name, values in run.history.items()
             }
-            run = replace(following, n_iter=run.n_iter + following.n_iter, history=history)
+            run = replace(continued, n_iter=run.n_iter + continued.n_iter, history=history)
         return run
     return replace(run, message="interrupted by the user in a move")
 
 
 class _Moves:
-    """Proposals of moves; splits are kept while their component has the same matrices."""
+    """Proposals of moves; splits are cached while their component has the same matrices."""
 
     def __init__(self, block: Block, random_state: np.random.RandomState) -> None:
         self._block, self._random_state = block, random_state
-        self._known: dict[bytes, Split] = {}  # by the rows of the component
+        self._splits: dict[bytes, Split] = {}  # by the rows of the component
 
     def propose(self, mixture: Mixture) -> Mixture | None:
-        """Return the mixture after the move that promises most, or None if none does."""
+        """Return the mixture after the most promising move, or None if no move has a gain."""
         joint = log_joint(self._block, mixture)
-        labels, cost = joint.argmax(axis=1), self._cost_of_giving_up(joint)
+        labels, cost = joint.argmax(axis=1), self._removal_cost(joint)
         splits = [
             self._split(mixture, k, np.flatnonzero(labels == k))
             for k in range(len(mixture.weights))
         ]
         net = np.array([gain for gain, _ in splits])[:, None] - cost
         np.fill_diagonal(net, -np.inf)
-        split, given_up = np.unravel_index(net.argmax(), net.shape)
-        if not net[split, given_up] > 0:
+        split, removed = np.unravel_index(net.argmax(), net.shape)
+        if not net[split, removed] > 0:
             return None
         means, weights = mixture.means.copy(), mixture.weights.copy()
-        means[[split, given_up]] = splits[split][1]
-        weights[[split, given_up]] = 0.5 * weights[split]
+        means[[split, removed]] = splits[split][1]
+        weights[[split, removed]] = 0.5 * weights[split]
         densities = mixture.densities.copy()
-        densities[:, given_up] = densities[:, split]
+        densities[:, removed] = densities[:, split]
         return Mixture(weights / weights.sum(), means, densities)
 
-    def _cost_of_giving_up(self, joint: RealArray) -> RealArray:
-        """Log-likelihood that is lost without each component, if the others stay as they are."""
+    def _removal_cost(self, joint: RealArray) -> RealArray:
+        """Loss of log-likelihood without each component, if the others stay as they are."""
         density = logsumexp(joint, axis=1)
-        lost = [
+        losses = [
             density - logsumexp(np.delete(joint, k, axis=1), axis=1) for k in range(joint.shape[1])
         ]
-        return np.array(lost) @ self._block.weights
+        return np.array(losses) @ self._block.weights
 
     def _split(self, mixture: Mixture, component: int, rows: Indices) -> Split:
-        """Log-likelihood that two centres gain over one, if nothing else changes, and these."""
+        """Gain of log-likelihood of two centres over one, all else unchanged, and the centres."""
         if len(rows) < _FEWEST:
             return -np.inf, mixture.means[[component] * 2]
         key = rows.tobytes()
-        if key not in self._known:
-            self._known[key] = self._divide(mixture, component, rows)
-        return self._known[key]
+        if key not in self._splits:
+            self._splits[key] = self._divide(mixture, component, rows)
+        return self._splits[key]
 
     def _divide(self, mixture: Mixture, component: int, rows: Indices) -> Split:
-        engine, middle = self._block.engine, mixture.means[component]
+        engine, center = self._block.engine, mixture.means[component]
         alpha, beta, kappa, _ = mixture.densities[:, component].tolist()
         point = alpha, beta
         matrices, weights = self._block.matrices[rows], self._block.weights[rows]
         data = engine.take(self._block.data, rows)
-        one = to_host(engine.encode(data, middle[None], *point))[:, 0]
-        # Equal matrices cannot be split, which is seen in the gain.
+        single = to_host(engine.encode(data, center[None], *point))[:, 0]
+        # Equal matrices cannot be split; their gain is negative.
         halves = KMeans(2, n_init=_TRIALS, random_state=self._random_state)
-        found = fit_vectors(halves, _scores(matrices, middle, point), weights)
-        labels, centers = found.labels_, np.stack([middle, middle])
+        fitted = fit_vectors(halves, _scores(matrices, center, point), weights)
+        labels, centers = fitted.labels_, np.stack([center, center])
         for _ in range(_ROUNDS):
             for k in np.unique(labels):
                 members = np.flatnonzero(labels == k)
@@ -191,16 +191,16 @@ class _Moves:
                     max_iter=_STEPS,
                     engine=engine,
                 ).mean
-            labels, two = find_nearest(engine.encode(data, centers, *point))
+            labels, divided = find_nearest(engine.encode(data, centers, *point))
         # Each of the two has half of the weight.
-        gain = kappa * (one - two) - np.log(2)
+        gain = kappa * (single - divided) - np.log(2)
         return float(weights @ gain), centers
 
 
-def _scores(matrices: RealArray, middle: RealArray, point: Point) -> RealArray:
+def _scores(matrices: RealArray, center: RealArray, point: Point) -> RealArray:
     r"""Gradients :math:`f_t(\log(L^{-1} X L^{-T}))` of the divergences to L L^T, as rows."""
-    # Unlike logarithms they make no outliers of what the density takes for ordinary.
-    whitener = np.linalg.inv(np.linalg.cholesky(middle))
+    # Unlike logarithms, they have no outliers where the density has heavy tails.
+    whitener = np.linalg.inv(np.linalg.cholesky(center))
     values, vectors = np.linalg.eigh(whitener @ matrices @ whitener.T)
     logarithms = np.log(np.maximum(values, np.finfo(np.float64).tiny))
     slopes = abld_scalar(logarithms, *point, derivatives="f_t").f_t

@@ -22,7 +22,6 @@ from divlearn.threads import limit_blas
 
 _INITS = ("tangent", "log-euclidean", "k-means++", "random")
 
-
 _T = TypeVar("_T")
 
 
@@ -30,8 +29,8 @@ _T = TypeVar("_T")
 class Run(Generic[_T]):
     """The end of a run of an iterative algorithm from one start."""
 
-    found: _T
-    objective: float  # the less, the better
+    result: _T
+    objective: float  # the lower, the better
     n_iter: int
     converged: bool
     message: str
@@ -39,7 +38,7 @@ class Run(Generic[_T]):
 
 
 def repeat(turn: Callable[[int], tuple[str, str | None]], max_iter: int) -> tuple[int, bool, str]:
-    """Iterate until a turn returns a reason to stop; return their number, convergence and why."""
+    """Iterate until a turn returns a reason to stop; return (n_iter, converged, message)."""
     iteration = 0
     with stoppable():
         while iteration < max_iter:
@@ -53,7 +52,7 @@ def repeat(turn: Callable[[int], tuple[str, str | None]], max_iter: int) -> tupl
 
 
 def best_of(n_init: int, run_once: Callable[[], Run[_T]]) -> Run[_T]:
-    """Return the best run, of several or of those before the user stopped the search."""
+    """Return the best of several runs, or of those before the user stopped the search."""
     best: Run[_T] | None = None
     number, news = 0, ""
     with stoppable(lambda: best):
@@ -91,7 +90,7 @@ def check_init(init: str | ArrayLike, n_clusters: int, d: int) -> str | RealArra
 
 
 class Starts:
-    """Starts from a block of matrices with positive weights; what they share is computed once."""
+    """Starts from a block of matrices with positive weights; they share cached vectors."""
 
     def __init__(self, block: Block, n_clusters: int) -> None:
         self._block, self._n_clusters = block, n_clusters
@@ -113,8 +112,8 @@ class Starts:
             shares = weights / weights.sum()
             return block.matrices[random_state.choice(len(weights), count, False, shares)]
 
-        def measure(some: Indices) -> RealArray:  # k-means++, with divergences for squares
-            return to_host(block.engine.encode(block.data, block.matrices[some], alpha, beta))
+        def measure(indices: Indices) -> RealArray:  # k-means++, with divergences for squares
+            return to_host(block.engine.encode(block.data, block.matrices[indices], alpha, beta))
 
         return block.matrices[greedy_seeds(measure, weights, count, random_state)]
 
@@ -124,13 +123,13 @@ class Starts:
 
     @cached_property
     def _whitened_vectors(self) -> tuple[RealArray, RealArray]:
-        """Frame L of the mean L L^T, and the vectors of L^-1 X L^-T, which a congruence rotates."""
+        """Frame L of the mean L L^T, and vectors of L^-1 X L^-T, equivariant under congruence."""
         matrices, weights = self._block.matrices, self._block.weights
         frame = np.linalg.cholesky(arithmetic_mean(matrices, weights / weights.sum()))
         return frame, log_vectors(matrices, np.linalg.inv(frame))
 
     def _log_euclidean(self, vectors: RealArray, random_state: np.random.RandomState) -> RealArray:
-        # Too few different matrices are dealt with, and spoken of, after the last step.
-        start = KMeans(self._n_clusters, n_init=1, random_state=random_state)
-        found = fit_vectors(start, vectors, self._block.weights)
-        return from_log_vectors(found.cluster_centers_)
+        # The estimator warns of too few different matrices after the fit.
+        model = KMeans(self._n_clusters, n_init=1, random_state=random_state)
+        fitted = fit_vectors(model, vectors, self._block.weights)
+        return from_log_vectors(fitted.cluster_centers_)

@@ -58,8 +58,8 @@ class Divergence(ABC):
         form is a squared distance; if True, the square of that result.
         """
         (X, Y), share = real_forms(X, Y)
-        known = self if share == 1 else self.of_real_form()
-        return self._convention(share * known._compare(*check_pair(X, Y)), squared)
+        divergence = self if share == 1 else self.of_real_form()
+        return self._convention(share * divergence._compare(*check_pair(X, Y)), squared)
 
     def pairwise(
         self,
@@ -77,8 +77,8 @@ class Divergence(ABC):
         first = check_set(X)
         second = first if Y is None else check_set(Y, "Y")
         check_sizes(first, second)
-        known = self if share == 1 else self.of_real_form()
-        table = share * known._table(first, second)
+        divergence = self if share == 1 else self.of_real_form()
+        table = share * divergence._table(first, second)
         if Y is None:
             np.fill_diagonal(table, 0.0)
         return self._convention(table, squared)
@@ -99,12 +99,12 @@ class Divergence(ABC):
         gradient, which has no unit, is below ``tol``. If it never is, a warning names ``what``.
         """
         (X, init), share = real_forms(X, init)
-        chosen = get_engine(engine)
-        mean = self._mean(X, sample_weight, engine=chosen, init=init, tol=tol, what=what)
+        engine = get_engine(engine)
+        mean = self._mean(X, sample_weight, engine=engine, init=init, tol=tol, what=what)
         return mean if share == 1 else from_real_form(mean)
 
     def of_real_form(self) -> Self:
-        """Return what gives twice the divergence of complex matrices for their real form."""
+        """Return the divergence for real forms: twice that of the complex matrices."""
         return self
 
     @abstractmethod
@@ -122,10 +122,10 @@ class Divergence(ABC):
         tol: float,
         what: str,
     ) -> RealArray:
-        """Find the mean of real matrices; what is given for a search is as in `mean`."""
+        """Compute the mean of real matrices; parameters as in `mean`."""
 
     def _table(self, X: RealArray, Y: RealArray) -> RealArray:
-        return np.stack([self._compare(X, one) for one in Y], axis=1)
+        return np.stack([self._compare(X, matrix) for matrix in Y], axis=1)
 
     def _convention(self, value: RealArray, squared: bool | None) -> RealArray:
         if squared is None or (squared and self.squared_distance):
@@ -140,7 +140,7 @@ def check_set(X: Matrices, name: str = "X") -> RealArray:
 
 
 def warn_inexact(what: str, message: str) -> None:
-    """Warn that a search for the mean of something ended early, and why."""
+    """Warn that the search for the mean of ``what`` ended early, and why."""
     from sklearn.exceptions import ConvergenceWarning  # takes a second to import
 
     message = f"the mean of {what} is not exact: {message}"
@@ -148,7 +148,7 @@ def warn_inexact(what: str, message: str) -> None:
 
 
 def check_weighted(X: Matrices, weight: ArrayLike | None) -> tuple[RealArray, RealArray]:
-    """Return checked matrices in double precision, and weights that add up to one."""
+    """Return checked matrices in double precision, and weights with the sum one."""
     matrices = check_set(X).astype(np.float64, copy=False)
     weights = check_weights(weight, len(matrices))
     return matrices, weights / weights.sum()
@@ -222,13 +222,13 @@ class ABDivergence(Divergence):
     ) -> RealArray:
         if self.symmetrized:
             return self._symmetric_mean(X, weight)
-        closed = {(0.0, 1.0): arithmetic_mean, (1.0, 0.0): harmonic_mean}.get(self.point)
-        if closed is not None:
-            return closed(*check_weighted(X, weight))
-        found = mean_abld(engine.keep(X), *self.point, weight, init, tol=tol, engine=engine)
-        if not found.converged:
-            warn_inexact(what, found.message)
-        return found.mean
+        closed_form = {(0.0, 1.0): arithmetic_mean, (1.0, 0.0): harmonic_mean}.get(self.point)
+        if closed_form is not None:
+            return closed_form(*check_weighted(X, weight))
+        result = mean_abld(engine.keep(X), *self.point, weight, init, tol=tol, engine=engine)
+        if not result.converged:
+            warn_inexact(what, result.message)
+        return result.mean
 
     def _symmetric_mean(self, X: Matrices, weight: ArrayLike | None) -> RealArray:
         if {abs(self.alpha), abs(self.beta)} != {0.0, 1.0}:
@@ -243,7 +243,7 @@ class ABDivergence(Divergence):
 
     @property
     def point(self) -> tuple[float, float]:
-        """The pair (alpha, beta), both >= 0, of a single direction: its centroids are unique."""
+        """The pair (alpha, beta), both >= 0; symmetrized divergences have none."""
         if self.symmetrized:
             raise ValueError(
                 f"divergence={self.name!r} is the mean of both directions, must be a single one; "

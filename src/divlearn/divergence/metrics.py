@@ -1,4 +1,4 @@
-"""Divergences outside the alpha-beta family: metrics of vectors, Wasserstein's, users' own."""
+"""Divergences outside the alpha-beta family: vector metrics, Wasserstein, user functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from divlearn.hermitian import from_real_form
 from divlearn.means import arithmetic_mean
 from divlearn.spd import check_spd
 
-Measure = Callable[[RealArray, RealArray], ArrayLike]  # of n matrices and one to n numbers
+Measure = Callable[[RealArray, RealArray], ArrayLike]  # (n, d, d) and (d, d) to n numbers
 _MAX_ITER = 500  # of the Wasserstein mean
 
 
@@ -52,7 +52,7 @@ class EmbeddedMetric(Divergence):
         return self.embed(check_set(X))
 
     def from_vectors(self, vectors: RealArray) -> RealArray:
-        """Matrices, shape (n, d, d), of which `vectors` gives these rows."""
+        """Matrices, shape (n, d, d), from rows of `vectors`."""
         return self.restore(vectors)
 
     def _table(self, X: RealArray, Y: RealArray) -> RealArray:
@@ -69,8 +69,7 @@ class EmbeddedMetric(Divergence):
 
     def _compare(self, X: RealArray, Y: RealArray) -> RealArray:
         first, second = (
-            self.embed(some.reshape(-1, *some.shape[-2:])).reshape(*some.shape[:-2], -1)
-            for some in (X, Y)
+            self.embed(Z.reshape(-1, *Z.shape[-2:])).reshape(*Z.shape[:-2], -1) for Z in (X, Y)
         )
         squares: RealArray = ((first - second) ** 2).sum(axis=-1)
         return squares
@@ -103,7 +102,7 @@ def from_log_cholesky_vectors(vectors: RealArray) -> RealArray:
 
 
 def _diagonal(d: int) -> Indices:
-    """Places of the diagonal in the lower triangle."""
+    """Return the positions of the diagonal in the lower triangle."""
     return np.cumsum(np.arange(1, d + 1)) - 1
 
 
@@ -143,7 +142,7 @@ class Wasserstein(Divergence):
         mean = arithmetic_mean(matrices, weights)
         for _ in range(_MAX_ITER):
             root, whitener = sqrtm(mean), invsqrtm(mean)
-            # The optimal map from the mean to the matrices, on average: the identity at the end.
+            # The average optimal map from the mean to the matrices converges to the identity.
             average = arithmetic_mean(sqrtm(_symmetric(root @ matrices @ root)), weights)
             step = _symmetric(whitener @ average @ whitener)
             error = float(np.linalg.norm(step - np.eye(len(mean))) / np.sqrt(len(mean)))
@@ -154,9 +153,9 @@ class Wasserstein(Divergence):
         return mean
 
     def _compare(self, X: RealArray, Y: RealArray) -> RealArray:
-        first, second = (np.linalg.cholesky(some.astype(np.float64, copy=False)) for some in (X, Y))
+        first, second = (np.linalg.cholesky(Z.astype(np.float64, copy=False)) for Z in (X, Y))
         left, _, right = np.linalg.svd(second.mT @ first)
-        # Differences of factors keep the digits of small distances, those of traces do not.
+        # Differences of factors, unlike those of traces, keep the digits of small distances.
         squares: RealArray = ((first - second @ (left @ right)) ** 2).sum(axis=(-2, -1))
         return squares
 
@@ -200,7 +199,7 @@ class FunctionDivergence(Divergence):
         leading, d = np.broadcast_shapes(X.shape[:-2], Y.shape[:-2]), X.shape[-1]
         if Y.ndim == 2:
             return self._column(X.reshape(-1, d, d), Y).reshape(leading)[()]
-        first, second = (np.broadcast_to(some, (*leading, d, d)) for some in (X, Y))
+        first, second = (np.broadcast_to(Z, (*leading, d, d)) for Z in (X, Y))
         pairs = zip(first.reshape(-1, 1, d, d), second.reshape(-1, d, d), strict=True)
         return np.array([self._column(*pair)[0] for pair in pairs]).reshape(leading)
 
@@ -223,7 +222,7 @@ def squared_thompson(X: RealArray, Y: RealArray) -> RealArray:
 
 
 def _of_real_forms(function: Measure, X: RealArray, Y: RealArray) -> RealArray:
-    """Call a function of complex matrices with real forms; doubled, as divergences of these are."""
+    """Call a function of complex matrices with real forms, and double it as these do."""
     return np.multiply(2, function(from_real_form(X), from_real_form(Y)))
 
 

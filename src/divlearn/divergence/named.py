@@ -1,4 +1,4 @@
-"""Divergences by name, by point of the plane, and from functions of users."""
+"""Divergences by name, by point of the plane, and from functions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from divlearn.divergence.metrics import (
 from divlearn.geometry import unvectorize
 from divlearn.log_vectors import from_log_vectors, log_vectors
 
-# What users pass: see `get_divergence`.
+# Types that `get_divergence` takes.
 DivergenceLike = str | Sequence[float] | Divergence | Callable[..., ArrayLike] | Mapping[str, Any]
 
 MEMBERS = (
@@ -137,8 +137,8 @@ METRICS = (
     ),
 )
 
-DIVERGENCES: dict[str, Divergence] = {one.name: one for one in (*MEMBERS, *METRICS)}
-_NAMES = {alias: one for one in DIVERGENCES.values() for alias in (one.name, *one.aliases)}
+DIVERGENCES: dict[str, Divergence] = {entry.name: entry for entry in (*MEMBERS, *METRICS)}
+_BY_NAME = {name: entry for entry in DIVERGENCES.values() for name in (entry.name, *entry.aliases)}
 
 
 def plain_name(name: str) -> str:
@@ -197,26 +197,26 @@ def get_divergence(divergence: DivergenceLike) -> Divergence:
 
 
 def _look_up(name: str) -> Divergence:
-    known = _NAMES.get(plain_name(name))
-    if known is None:
+    divergence = _BY_NAME.get(plain_name(name))
+    if divergence is None:
         raise ValueError(
             f"divergence={name!r} must be one of {_list_names(DIVERGENCES.values())}, or a pair "
             "(alpha, beta)"
         )
-    return known
+    return divergence
 
 
 def get_member(divergence: DivergenceLike) -> ABDivergence:
     """Return a member of the alpha-beta family; raise for other divergences."""
-    known = get_divergence(divergence)
-    if not isinstance(known, ABDivergence):
+    member = get_divergence(divergence)
+    if not isinstance(member, ABDivergence):
         raise ValueError(
-            f"divergence={known.name!r} is not in the alpha-beta family, must be one of "
+            f"divergence={member.name!r} is not in the alpha-beta family, must be one of "
             f"{_list_names(MEMBERS)}, or a pair (alpha, beta); DivergenceKNN, DivergenceMDM, "
             "DivergenceKernel and Recenter take all divergences, and ABKMeans those of vectors, "
             "such as log-euclidean and euclidean"
         )
-    return known
+    return member
 
 
 def for_pyriemann(divergence: DivergenceLike) -> dict[str, Callable[..., RealArray]]:
@@ -242,12 +242,12 @@ def for_pyriemann(divergence: DivergenceLike) -> dict[str, Callable[..., RealArr
     array([[1.5, 0. ],
            [0. , 1.5]])
     """
-    known = get_divergence(divergence)
-    return {"mean": known.mean, "distance": known}
+    chosen = get_divergence(divergence)
+    return {"mean": chosen.mean, "distance": chosen}
 
 
 def _list_names(divergences: Iterable[Divergence]) -> str:
-    return ", ".join(alias for one in divergences for alias in (one.name, *one.aliases))
+    return ", ".join(name for entry in divergences for name in (entry.name, *entry.aliases))
 
 
 def _pair(metric: Mapping[str, Any]) -> PairedDivergence:

@@ -1,4 +1,4 @@
-"""Engines: who computes the divergences. See `divlearn.engines.base.Engine` for the verbs."""
+"""Engines compute the divergences. See `divlearn.engines.base.Engine` for their methods."""
 
 import warnings
 from functools import cache
@@ -20,11 +20,11 @@ __all__ = [
     "get_engine",
 ]
 
-_LEAST_CAPABILITY = 80
+_MIN_CAPABILITY = 80
 
 
 @cache
-def _say_once() -> None:
+def _warn_of_reference() -> None:
     warnings.warn(
         "divlearn runs on its reference engine (NumPy): results are the same but take 5 to 50 "
         f"times as long. The compiled engine does not run here: {native_problem()}",
@@ -46,10 +46,10 @@ def cuda_problem() -> str | None:
     if not count:
         return "CUDA finds no GPU"
     capability = int(cupy.cuda.Device().compute_capability)
-    if capability < _LEAST_CAPABILITY:
+    if capability < _MIN_CAPABILITY:
         return (
             f"the GPU has CUDA compute capability {capability / 10}, but its tensor cores must do "
-            f"float64, which needs {_LEAST_CAPABILITY / 10}"
+            f"float64, which needs {_MIN_CAPABILITY / 10}"
         )
     return None
 
@@ -81,7 +81,7 @@ def get_engine(
     if engine == "auto":
         engine = available[0]
         if engine == "reference":
-            _say_once()
+            _warn_of_reference()
     if engine in available:
         return make_engine(engine, n_threads, accuracy)
     if engine == "native":

@@ -36,8 +36,8 @@ from divlearn.threads import available_threads, limit_blas, map_rows, share
 from divlearn.tolerances import condition_limit
 
 ACCURACIES = ("auto", "accurate", "fast")
-_BLOCK_ENTRIES = 1 << 15  # of matrices whose logarithms are taken at a time: they stay in cache
-_MOST_THREADS = 1024  # runtimes end the process where they cannot start the number asked for
+_BLOCK_ENTRIES = 1 << 15  # matrix entries in a block of logarithms, which then stays in cache
+_MOST_THREADS = 1024  # OpenMP runtimes abort the process if they cannot start all threads
 
 
 def _check_matrices(X: ArrayLike, name: str) -> RealArray:
@@ -63,11 +63,11 @@ class Engine(ABC):
     accuracy : {"auto", "accurate", "fast"} or float
         "auto" takes the accurate route (one-sided Jacobi) for pencils whose eigenvalues span
         more than `tolerances.condition_limit`; "accurate" takes it always, "fast" never. A number
-        takes it where rounding may change the smallest eigenvalue by more than that share of it.
+        bounds the relative error that rounding may cause in the smallest eigenvalue.
     """
 
     name: ClassVar[str]
-    table_entries: ClassVar[int] = 1 << 22  # of results held at a time, where some will do
+    table_entries: ClassVar[int] = 1 << 22  # of a block of a table of results
 
     def __init__(self, n_threads: int | None = None, accuracy: str | float = "auto") -> None:
         if n_threads is not None:
@@ -86,7 +86,7 @@ class Engine(ABC):
 
     @property
     def n_threads(self) -> int:
-        """Threads to use now: those given, or all that are available."""
+        """Threads to use now: the number requested, or all that are available."""
         return share(self.given_threads) if self.given_threads else self._available_threads()
 
     def _available_threads(self) -> int:
@@ -100,7 +100,7 @@ class Engine(ABC):
         return {"auto": condition_limit(), "accurate": 0.0, "fast": np.inf}[self.accuracy]
 
     def prepare(self, X: ArrayLike | Prepared) -> Prepared:
-        """Validate data, shape (n_matrices, d, d), and do once what depends on it alone."""
+        """Validate data, shape (n_matrices, d, d), and compute what depends on it alone."""
         if isinstance(X, Prepared):
             return X if X.engine == self.name else self._prepare_sorted(X.matrices)
         return self._prepare_sorted(_check_matrices(X, "X"))
@@ -126,11 +126,11 @@ class Engine(ABC):
         return array
 
     def place(self, array: RealArray, data: Prepared) -> RealArray:
-        """Put an array where results for data are."""
+        """Move an array to the device that holds results for the data."""
         return array
 
     def take(self, data: Prepared, rows: IntArray) -> Prepared:
-        """Prepare some of the matrices that were prepared, where they are."""
+        """Prepare a subset of prepared matrices, on the device where they are."""
         chosen = data.working[rows]
         if data.order is not None:
             chosen = permute(chosen, np.argsort(data.order))
@@ -204,16 +204,16 @@ class Engine(ABC):
             shape = (prepared.n_matrices, *resolved.shape)
             weights = self._weights(cotangent, shape, prepared)
             table = weights.reshape(len(weights), *resolved.alpha.shape)
-            found = self._pullback(prepared, checked, Request(resolved, table, parameters, values))
-            gradient, frames, first, second = found.atoms, found.whitened, found.alpha, found.beta
+            sums = self._pullback(prepared, checked, Request(resolved, table, parameters, values))
+            gradient, frames, first, second = sums.atoms, sums.whitened, sums.alpha, sums.beta
             refuse_lost(self.name, (frames, first, second), weights)
             if first is not None and second is not None:
                 first, second = resolved.restore(first, second)
-            divergences = None if found.values is None else found.values.reshape(shape)
+            divergences = None if sums.values is None else sums.values.reshape(shape)
             if prepared.order is not None:
                 gradient, frames = restore_order(gradient, frames, checked, prepared.order)
-            fields = gradient, frames, first, second, divergences
-            return Pullback(*(self._finish(one, prepared) for one in fields))
+            arrays = gradient, frames, first, second, divergences
+            return Pullback(*(self._finish(array, prepared) for array in arrays))
 
     def trace(
         self,
@@ -224,8 +224,8 @@ class Engine(ABC):
     ) -> tuple[RealArray, Pull]:
         """Encode, and return a function from a cotangent to gradients as well.
 
-        An engine with room for it keeps what the first gradient needs. The function also takes
-        whether gradients in the parameters are wanted.
+        Its second argument says whether to compute gradients in the parameters. Engines with enough
+        memory keep the spectra for the first gradient.
         """
 
         def pull(cotangent: RealArray, parameters: bool) -> Gradients:
@@ -279,9 +279,9 @@ class Engine(ABC):
 
         Those in alpha and beta are None unless `parameters` asks for them.
         """
-        found = self._pull_filters(data, filters, alpha, beta, cotangent, parameters=parameters)
-        refuse_lost(self.name, found, cotangent)
-        return found
+        gradients = self._pull_filters(data, filters, alpha, beta, cotangent, parameters=parameters)
+        refuse_lost(self.name, gradients, cotangent)
+        return gradients
 
     def _encode_filters(
         self, data: Prepared, filters: RealArray, alpha: RealArray, beta: RealArray
@@ -300,22 +300,22 @@ class Engine(ABC):
         parameters: bool,
     ) -> Gradients:
         X = data.there
-        there, weights = to_device_of(filters, X), to_device_of(cotangent, X)
-        return pull_filters(X, there, alpha, beta, weights, parameters=parameters)
+        filters, cotangent = to_device_of(filters, X), to_device_of(cotangent, X)
+        return pull_filters(X, filters, alpha, beta, cotangent, parameters=parameters)
 
     def usable(self, atoms: RealArray) -> bool:
-        """Say what `divlearn.spd.usable` does, of atoms that may be where the engine works."""
+        """`divlearn.spd.usable` for atoms that may be on the device of the engine."""
         return usable(to_host(atoms))
 
     def _check(
         self, data: ArrayLike | Prepared, atoms: ArrayLike | Prepared
     ) -> tuple[Prepared, RealArray]:
         prepared = self.prepare(data)
-        # Judged in the precision they come in, used in double.
+        # Atoms are checked in their own precision and used in double precision.
         checked = atoms.matrices if isinstance(atoms, Prepared) else _check_matrices(atoms, "atoms")
         checked = checked.astype(np.float64, copy=False)
         check_same_size(prepared, checked)
-        # What counts is the size of the data's variables in units of the atoms'.
+        # Variables are ordered by their size in the data relative to that in the atoms.
         sizes = prepared.sizes - typical_sizes(checked)
         if not is_descending(sizes if prepared.order is None else sizes[prepared.order]):
             prepared = self._prepare_in(np.argsort(-sizes, kind="stable"), prepared.matrices)
@@ -335,7 +335,7 @@ class Engine(ABC):
     @abstractmethod
     def _pullback(self, data: Prepared, atoms: RealArray, request: Request) -> Pullback: ...
 
-    # An engine with arrays elsewhere also says how these come in and go out.
+    # Engines that work on a device override these: they move arrays there and back.
 
     def _on_device_of(self, data: ArrayLike | Prepared) -> AbstractContextManager[object]:
         """Work on the device where data is, or was prepared."""
@@ -345,19 +345,19 @@ class Engine(ABC):
         return parameter
 
     def _weights(self, cotangent: ArrayLike, shape: tuple[int, ...], data: Prepared) -> RealArray:
-        """Return a checked cotangent where the engine wants it."""
+        """Check a cotangent and move it to the device of the engine."""
         weights = np.ascontiguousarray(as_real(cotangent, "cotangent"))
         check_cotangent_shape(weights.shape, shape)
         return weights
 
     def _target(self, out: RealArray | None, shape: tuple[int, ...], data: Prepared) -> RealArray:
-        """Return an array for results: ``out``, checked, unless it is None."""
+        """Return ``out`` after checks, or a new array for the results if it is None."""
         return check_out(out, shape, data.dtype)
 
     def _deliver(self, array: RealArray, data: Prepared) -> RealArray:
-        """Bring results where the data came from."""
+        """Move results to the device that the data came from."""
         return array
 
     def _finish(self, array: DeviceArray, data: Prepared) -> DeviceArray:
-        """Bring results to the type and the kind of the data."""
+        """Cast results to the dtype of the data and deliver them."""
         return None if array is None else self._deliver(cast_results(array, data.dtype), data)

@@ -1,4 +1,4 @@
-"""Softmax heads, support vector machines, divergences of spectra by compiled code, in memory."""
+"""Compiled code for softmax heads, support vector machines and divergences of spectra."""
 
 from typing import Any
 
@@ -8,18 +8,18 @@ from divlearn.arrays import Indices, RealArray
 from divlearn.engines.cpu import available_engines
 from divlearn.threads import available_threads
 
-_MUCH = 1 << 22  # multiplications of a product from which on threads pay
+_THREADED_WORK = 1 << 22  # multiplications from which on threads pay
 
 
 def is_compiled() -> bool:
-    """Whether the compiled engine is there."""
+    """Whether the compiled engine is available."""
     return available_engines()[0] == "native"
 
 
 def softmax_sums(
     design: RealArray, targets: RealArray, weights: RealArray, head: RealArray
 ) -> tuple[float, RealArray, float, RealArray]:
-    """Sum losses over samples.
+    """Sum the softmax losses of samples, and their derivatives.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def softmax_sums(
     loss : float
     gradient : ndarray, shape (n_outputs, n_columns)
     size : float
-        A typical second derivative in the scores.
+        A typical second derivative of a loss in the scores.
     shares : ndarray, shape (n_samples, n_outputs)
         Probabilities.
     """
@@ -108,24 +108,24 @@ def newton_step(
 def solve_pairs(
     kernel: RealArray,
     rows: Indices,
-    most: RealArray,
+    upper_bounds: RealArray,
     starts: Indices,
     tolerance: float,
 ) -> tuple[RealArray, RealArray]:
-    """Solve what libsvm solves, by the same steps and with the same rounding.
+    """Fit a support vector machine for every pair of classes, bit by bit as libsvm does.
 
     Parameters
     ----------
     kernel : ndarray, shape (n, n)
-    rows : ndarray, shape (n_samples,), of the kernel: samples, which come class by class
-    most : ndarray, shape (n_samples,), upper bounds of coefficients
-    starts : ndarray, shape (n_classes + 1,), where classes begin, and the last ends
+    rows : ndarray, shape (n_samples,), rows of the kernel, sorted by class
+    upper_bounds : ndarray, shape (n_samples,), of the coefficients
+    starts : ndarray, shape (n_classes + 1,), first sample of every class, and n_samples
     tolerance : float, of the gradient
 
     Returns
     -------
     coefficients : ndarray, shape (n_classes - 1, n_samples)
-        Those of a sample, against the other classes in their order.
+        Coefficients of a sample against the other classes, in the order of these.
     offsets : ndarray, shape (n_pairs,)
     """
     native, n_classes = _kernels(), len(starts) - 1
@@ -136,7 +136,7 @@ def solve_pairs(
         np.ascontiguousarray(kernel, dtype=np.float64),
         rows.astype(np.int64, copy=False),
         np.diagonal(kernel)[rows].astype(np.float64),
-        np.ascontiguousarray(most, dtype=np.float64),
+        np.ascontiguousarray(upper_bounds, dtype=np.float64),
         starts.astype(np.int64),
         tolerance,
         coefficients,
@@ -148,13 +148,13 @@ def solve_pairs(
 def plane_values(t: RealArray, points: RealArray) -> RealArray:
     """Divergences (n_pairs, n_points) of log-eigenvalues t, (n_pairs, d), at points >= 0."""
     native, values = _kernels(), np.empty((len(t), len(points)))
-    given = map(np.ascontiguousarray, (t, *points.T))
-    native.plane(native.instruction_sets()[0], *given, values)
+    arrays = map(np.ascontiguousarray, (t, *points.T))
+    native.plane(native.instruction_sets()[0], *arrays, values)
     return values
 
 
 def _count_threads(work: int) -> int:
-    return available_threads(_kernels().max_threads) if work >= _MUCH else 1
+    return available_threads(_kernels().max_threads) if work >= _THREADED_WORK else 1
 
 
 def _kernels() -> Any:

@@ -19,7 +19,7 @@ def native_problem() -> str | None:
             "it was not compiled; install a C++ compiler and the headers of Python (Debian: "
             "apt install g++ python3-dev), then install divlearn again, in a clone after make clean"
         )
-    except ImportError as error:  # a library that it needs is missing, for example
+    except ImportError as error:  # for example, a shared library is missing
         return f"it was compiled, but cannot be loaded ({error})"
     return None
 

@@ -14,7 +14,7 @@ class DaskEngine:
     Parameters
     ----------
     client : distributed.Client, optional
-        The current one by default.
+        By default the current client of the process.
     engine : {"auto", "native", "reference", "cuda"}, default="auto"
         Engine on the workers.
     n_threads : int, default=1
@@ -35,7 +35,7 @@ class DaskEngine:
         return f"DaskEngine(engine={self.engine!r}, n_threads={self.n_threads})"
 
     def __deepcopy__(self, memo: Any) -> Self:
-        """Return the same: a connection has no copy."""
+        """Return the engine itself: its connection cannot be copied."""
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -43,7 +43,7 @@ class DaskEngine:
         return {**self.__dict__, "client": None}
 
     def connect(self) -> Any:
-        """Return the client; raise where there is none."""
+        """Return the client, or raise if there is none."""
         distributed = import_extra(
             "distributed", "engine='dask' needs dask and distributed", "dask"
         )
@@ -59,7 +59,7 @@ class DaskEngine:
 
 
 def as_dask(engine: Any) -> DaskEngine | None:
-    """Return the Dask engine that an engine is, or that its name stands for; else None."""
+    """Return a `DaskEngine` for itself or for the name "dask", and None for other engines."""
     if isinstance(engine, DaskEngine):
         return engine
     return DaskEngine() if isinstance(engine, str) and engine == "dask" else None

@@ -14,19 +14,19 @@ from divlearn.engines.parameters import Parameters
 from divlearn.tolerances import ALIKE
 
 _F = TypeVar("_F")
-# In atoms, whitened, or in filters; in alpha and in beta, or None where these are not wanted.
+# In atoms (whitened) or filters, in alpha, and in beta; the last two are None unless requested.
 Gradients = tuple[RealArray, RealArray | None, RealArray | None]
-Pull = Callable[[RealArray, bool], Gradients]  # of a cotangent; True for those in alpha and beta
+Pull = Callable[[RealArray, bool], Gradients]  # of a cotangent; True includes alpha and beta
 
 
 @dataclass(eq=False)
 class Prepared:
-    """Data an engine has validated and brought into its own form."""
+    """Data in the form of an engine, validated."""
 
-    engine: str  # name of the one that prepared it
+    engine: str  # name of the engine that prepared the data
     working: RealArray  # (n_matrices, d, d), the checked matrices, variables in `order`
-    # Variables of very different size are put in descending order: only then do factors of graded
-    # matrices keep the small ones.
+    # Variables of very different size are put in descending order, which keeps the digits of the
+    # small ones in Cholesky factors.
     order: IntArray | None = field(default=None, kw_only=True)
     kept: dict[Hashable, object] = field(default_factory=dict, kw_only=True, repr=False)
 
@@ -42,7 +42,7 @@ class Prepared:
 
     @property
     def there(self) -> RealArray:
-        """The same where results for the data are, on the host or on a device."""
+        """The matrices on the device that holds results for the data, or on the host."""
         return self.matrices
 
     @cached_property
@@ -52,7 +52,7 @@ class Prepared:
         return sizes if self.order is None else sizes[np.argsort(self.order)]
 
     def once(self, key: Hashable, compute: Callable[[], _F]) -> _F:
-        """Return what was computed of this data before under a key, or compute it."""
+        """Return the value cached under a key; compute and cache it first if there is none."""
         if key not in self.kept:
             self.kept[key] = compute()
         return cast(_F, self.kept[key])
@@ -95,15 +95,15 @@ class Pullback:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """Gradients of ``sum(cotangent * D)`` that are wanted, in atoms and maybe in parameters."""
+    """Which gradients of ``sum(cotangent * D)`` to compute: in atoms, maybe in parameters."""
 
     parameters: Parameters
     cotangent: RealArray  # (n_matrices, n_atoms, n_pairs)
-    slopes: bool = False  # whether gradients in alpha and beta are wanted
-    values: bool = False  # whether divergences are wanted
+    slopes: bool = False  # whether to compute gradients in alpha and beta
+    values: bool = False  # whether to compute the divergences
 
     def part(self, rows: slice, atoms: Indices | slice) -> Self:
-        """Ask the same of some matrices and some atoms."""
+        """Restrict the request to a block of matrices and atoms."""
         index = np.arange(len(self.parameters.alpha))[atoms]
         cotangent = self.cotangent[rows, atoms]
         return replace(self, parameters=self.parameters.chosen(index), cotangent=cotangent)
@@ -120,7 +120,7 @@ def typical_sizes(matrices: RealArray) -> RealArray:
 
 
 def is_descending(sizes: RealArray) -> bool:
-    """Whether no size exceeds one before it by more than factors keep apart anyway."""
+    """Whether sizes descend, up to differences that Cholesky factors tolerate."""
     return bool((sizes - np.minimum.accumulate(sizes, axis=-1)).max() <= ALIKE)
 
 
@@ -131,17 +131,17 @@ def restore_order(
     back = np.argsort(order)
     gradient, whitened, atoms = to_host(gradient), to_host(whitened), to_host(atoms)
     original = permute(atoms, back)
-    # Both Cholesky factors are square roots of the same atom: they differ by a rotation.
+    # Both Cholesky factors are square roots of the same atom, so they differ by a rotation.
     rotated = np.linalg.cholesky(atoms)[:, back]
     rotation = np.linalg.solve(np.linalg.cholesky(original), rotated)
     frames = rotation @ whitened @ rotation.mT
     return permute(gradient, back), 0.5 * (frames + frames.mT)
 
 
-def check_cotangent_shape(given: tuple[int, ...], shape: tuple[int, ...]) -> None:
-    if given != shape:
+def check_cotangent_shape(shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    if shape != expected:
         raise ValueError(
-            f"cotangent has shape {given}, but must have the shape {shape} of the encoding: one "
+            f"cotangent has shape {shape}, but must have the shape {expected} of the encoding: one "
             "weight per matrix and atom"
         )
 
@@ -155,7 +155,7 @@ def check_same_size(prepared: Prepared, atoms: RealArray) -> None:
 
 
 def add_part(result: Pullback, extra: Pullback, rows: slice, atom: slice) -> None:
-    """Add what an engine of the CPU found for some rows of one atom, in place."""
+    """Add gradients for a block of rows and one atom, computed on the CPU, in place."""
     for name in ("atoms", "whitened", "alpha", "beta"):
         sums, share = getattr(result, name), getattr(extra, name)
         if sums is not None:
@@ -165,14 +165,14 @@ def add_part(result: Pullback, extra: Pullback, rows: slice, atom: slice) -> Non
 
 
 def lost_atoms(*gradients: RealArray | None) -> Indices:
-    """Return the atoms that have a gradient which is not finite, wherever the gradients are."""
-    known = [one for one in gradients if one is not None]
-    finite = [to_host(np.isfinite(one).reshape(len(one), -1).all(axis=1)) for one in known]
+    """Atoms with a gradient that is not finite."""
+    arrays = [array for array in gradients if array is not None]
+    finite = [to_host(np.isfinite(g).reshape(len(g), -1).all(axis=1)) for g in arrays]
     return np.flatnonzero(~np.all(finite, axis=0))
 
 
 def refuse_lost(engine: str, gradients: Gradients, cotangent: RealArray) -> None:
-    """Raise if gradients for finite weights are not finite: they must not pass for small ones."""
+    """Raise if gradients are not finite although the weights are."""
     lost = lost_atoms(*gradients)
     if len(lost) and bool(np.isfinite(cotangent).all()):
         raise FloatingPointError(
@@ -183,10 +183,10 @@ def refuse_lost(engine: str, gradients: Gradients, cotangent: RealArray) -> None
 
 
 def refuse_nan(engine: str, values: RealArray) -> None:
-    """Raise if a divergence is not a number; a divergence may be infinite."""
+    """Raise if a divergence is NaN; infinity is allowed."""
     lost = np.isnan(values)
     if bool(lost.any()):
-        row, atom = (int(where[0]) for where in np.nonzero(to_host(lost))[:2])
+        row, atom = (int(index[0]) for index in np.nonzero(to_host(lost))[:2])
         raise FloatingPointError(
             f"the {engine} engine found no divergence of {int(lost.sum())} of {values.size} pairs "
             f"(the first is matrix {row}, atom {atom}); rescale the matrices, or pass another "
@@ -195,13 +195,13 @@ def refuse_nan(engine: str, values: RealArray) -> None:
 
 
 def cast_results(values: RealArray, dtype: np.dtype[Any]) -> RealArray:
-    """Round to the type of the data; what exceeds its range is infinite."""
+    """Cast to the dtype of the data; values beyond its range become infinite."""
     with np.errstate(over="ignore"):
         return values.astype(dtype, copy=False)
 
 
 def check_out(out: RealArray | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> RealArray:
-    """Return ``out`` if it can take a result of that shape, a new array if it is None."""
+    """Return ``out`` if it can hold a result of that shape, or a new array if it is None."""
     if out is None:
         return np.empty(shape, dtype)
     if not isinstance(out, np.ndarray):

@@ -39,12 +39,12 @@ _SUM_ENTRIES = 1 << 23  # entries of partial sums a pullback may hold
 _CHUNKS = 16  # partial sums per atom: enough for the threads, whatever their number
 # Groups of lanes in a block of native/pullback.hpp, at most, and from the dimension LARGE on.
 _GROUPS, _FEW_GROUPS, _LARGE = 8, 2, 64
-_BUFFER_ENTRIES = 1 << 23  # of results that cannot be written where they belong at once
-_PAIRS = 4096  # near neighbours that are done again at a time
-_MOST_RANK = 16  # of filters in native/filters.hpp
-_LAPACK_DIMENSION = 1024  # LAPACK's eigenvectors win: measured level near 1100, one thread
+_BUFFER_ENTRIES = 1 << 23  # of a buffer for results that kernels cannot write in place
+_LISTED_PAIRS = 4096  # pairs close to each other that are computed again at a time
+_MAX_RANK = 16  # of filters in native/filters.hpp
+_LAPACK_DIMENSION = 1024  # LAPACK's eigenvectors are faster above (measured: 1100, one thread)
 
-# A forked child has none of its parent's OpenMP threads, and libgomp would wait for them.
+# libgomp in a forked child would wait for OpenMP threads that only the parent has.
 _LOADED_BY = os.getpid()
 
 
@@ -122,16 +122,16 @@ class NativeEngine(Engine):
         direct = out.dtype == np.float64 and out.flags.c_contiguous
         for route in sorted(set(routes.tolist())):
             chosen = np.flatnonzero(routes == route)
-            some, picked = atoms.chosen(chosen), parameters.chosen(chosen)
+            route_atoms, route_parameters = atoms.chosen(chosen), parameters.chosen(chosen)
             if direct and len(chosen) == len(routes):
-                self._encode_route(route, data, some, picked, out)
+                self._encode_route(route, data, route_atoms, route_parameters, out)
                 continue
             # Through a buffer, block by block: the result may be larger than memory.
             step = max(1, _BUFFER_ENTRIES // (len(chosen) * out.shape[2] * data.lanes)) * data.lanes
             for start in range(0, data.n_matrices, step):
-                part = data.block(start, min(start + step, data.n_matrices))
-                values = np.empty((part.n_matrices, len(chosen), out.shape[2]))
-                self._encode_route(route, part, some, picked, values)
+                block = data.block(start, min(start + step, data.n_matrices))
+                values = np.empty((block.n_matrices, len(chosen), out.shape[2]))
+                self._encode_route(route, block, route_atoms, route_parameters, values)
                 out[start : start + step, chosen] = values
 
     def _spectral_encode(
@@ -139,8 +139,8 @@ class NativeEngine(Engine):
     ) -> None:
         failed = self._run(_native.encode, data, atoms, parameters.alpha, parameters.beta, out)
         for rows, atom, part in self._failures(data, failed):
-            picked = parameters.chosen(np.arange(atom.start, atom.stop))
-            self._reference._encode(part, atoms.original[atom], picked, out[rows, atom])
+            pairs = parameters.chosen(np.arange(atom.start, atom.stop))
+            self._reference._encode(part, atoms.original[atom], pairs, out[rows, atom])
 
     def _encode_route(
         self, route: str, data: NativeData, atoms: NativeAtoms, point: Parameters, out: RealArray
@@ -156,35 +156,35 @@ class NativeEngine(Engine):
             self._spectral_encode(data, atoms, point, out)
             return
         rows, columns = np.nonzero(small)
-        for start in range(0, len(rows), _PAIRS):
-            some = slice(start, start + _PAIRS)
-            factor, exponent = factorize(data.working[rows[some]])
-            whitened = atoms.whitener[columns[some]] @ factor
-            exponent = exponent - atoms.exponent[columns[some]].astype(int)
+        for start in range(0, len(rows), _LISTED_PAIRS):
+            listed = slice(start, start + _LISTED_PAIRS)
+            factor, exponent = factorize(data.working[rows[listed]])
+            whitened = atoms.whitener[columns[listed]] @ factor
+            exponent = exponent - atoms.exponent[columns[listed]].astype(int)
             t = decompose(whitened, exponent, self.condition_limit, vectors=False)[0]
             scalar = abld_scalar(t, point.alpha[0, 0], point.beta[0, 0], derivatives=())
-            out[rows[some], columns[some], 0] = scalar.f.sum(axis=-1)
+            out[rows[listed], columns[listed], 0] = scalar.f.sum(axis=-1)
 
     def _pullback(self, data: Prepared, atoms: RealArray, request: Request) -> Pullback:
         assert isinstance(data, NativeData)
         parameters, cotangent = request.parameters, request.cotangent
         if parameters.opposite or data.d >= _LAPACK_DIMENSION:
-            other = self._reference
-            return other._pullback(other._prepare(data.working), atoms, request)
+            engine = self._reference
+            return engine._pullback(engine._prepare(data.working), atoms, request)
         prepared, state = NativeAtoms(atoms), (data.extremes, self.condition_limit)
         pairs = one_by_one(parameters, prepared, *state)
-        every = [gradient_routes(one, prepared, *state) for one in pairs]
-        together = len(pairs) < cotangent.shape[2]
-        together |= request.values and "spectrum" in np.stack(every)
-        if request.slopes or together:
+        routes_by_pair = [gradient_routes(pair, prepared, *state) for pair in pairs]
+        in_one_pass = len(pairs) < cotangent.shape[2]
+        in_one_pass |= request.values and "spectrum" in np.stack(routes_by_pair)
+        if request.slopes or in_one_pass:
             return self._spectral_pullback(data, prepared, request)
         gradient, whitened = np.zeros((2, *atoms.shape))
-        for index, (pair, routes) in enumerate(zip(pairs, every, strict=True)):
+        for index, (pair, routes) in enumerate(zip(pairs, routes_by_pair, strict=True)):
             for route in np.unique(routes):
                 chosen = np.flatnonzero(routes == route)
                 weights = np.ascontiguousarray(cotangent[:, chosen, index : index + 1])
-                some = Request(pair.chosen(chosen), weights)
-                part = self._pullback_route(route, data, prepared.chosen(chosen), some)
+                part_request = Request(pair.chosen(chosen), weights)
+                part = self._pullback_route(route, data, prepared.chosen(chosen), part_request)
                 gradient[chosen] += part.atoms
                 whitened[chosen] += part.whitened
         values = np.empty(cotangent.shape) if request.values else None
@@ -212,13 +212,11 @@ class NativeEngine(Engine):
         inner, failed = self._sums(data, atoms, request, chunks, (first, second, values))
         whitened = -atoms.unpack(inner)
         in_alpha, in_beta = (x.sum(axis=1) if request.slopes else None for x in (first, second))
-        kept = values if request.values else None
-        result = Pullback(atoms.congruence(whitened), whitened, in_alpha, in_beta, kept)
+        divergences = values if request.values else None
+        result = Pullback(atoms.congruence(whitened), whitened, in_alpha, in_beta, divergences)
         for rows, atom, part in self._failures(data, failed):
-            some = request.part(rows, atom)
-            add_part(
-                result, self._reference._pullback(part, atoms.original[atom], some), rows, atom
-            )
+            extra = self._reference._pullback(part, atoms.original[atom], request.part(rows, atom))
+            add_part(result, extra, rows, atom)
         return result
 
     def _logdet_pullback(self, data: NativeData, atoms: NativeAtoms, request: Request) -> Pullback:
@@ -226,8 +224,8 @@ class NativeEngine(Engine):
         chunks = self._chunks(data, atoms)
         sums, _ = self._sums(data, atoms, request, chunks, (_NOTHING,) * 3, logdet=True)
         weighted = request.cotangent.sum(axis=0)[:, :, None] * atoms.unpack(atoms.packed_inverse)
-        found = (atoms.unpack(sums) - weighted) / request.parameters.alpha[:, :, None]
-        return atoms.gradient(atoms.in_units(found))
+        gradient = (atoms.unpack(sums) - weighted) / request.parameters.alpha[:, :, None]
+        return atoms.gradient(atoms.in_units(gradient))
 
     def _sums(
         self,
@@ -242,8 +240,8 @@ class NativeEngine(Engine):
         """Sum packed gradients over the data, chunk by chunk; fill ``results`` as well."""
         n, size = atoms.packed.shape
         sums, point = np.empty((n, chunks, size)), request.parameters
-        given = point.alpha, point.beta, request.cotangent, chunks
-        failed = self._run(_native.pullback, data, atoms, *given, sums, *results, logdet)
+        weighted = point.alpha, point.beta, request.cotangent, chunks
+        failed = self._run(_native.pullback, data, atoms, *weighted, sums, *results, logdet)
         return sums.sum(axis=1), failed
 
     def logarithms(self, matrices: RealArray) -> RealArray:
@@ -254,17 +252,17 @@ class NativeEngine(Engine):
         failed = self._run(_native.logarithms, data, identity, packed)
         logs: RealArray = np.empty(matrices.shape)
         order = np.arange(data.d) if data.order is None else data.order
-        rows, columns = (order[one] for one in identity.lower)
+        rows, columns = (order[index] for index in identity.lower)
         logs[:, rows, columns] = logs[:, columns, rows] = packed
-        for some, *_ in self._failures(data, failed):
-            logs[some] = super().logarithms(matrices[some])
+        for group, *_ in self._failures(data, failed):
+            logs[group] = super().logarithms(matrices[group])
         return logs
 
     def _encode_filters(
         self, data: Prepared, filters: RealArray, alpha: RealArray, beta: RealArray
     ) -> RealArray:
         line, packed = line_of(alpha, beta), self.prepare(data)
-        if line is None or filters.shape[2] > _MOST_RANK:
+        if line is None or filters.shape[2] > _MAX_RANK:
             return super()._encode_filters(data, filters, alpha, beta)
         assert isinstance(packed, NativeData)
         out = np.empty((data.n_matrices, len(filters), alpha.shape[1] + 1))
@@ -274,12 +272,12 @@ class NativeEngine(Engine):
         return out
 
     def _pull_filters(
-        self, data: Prepared, filters: RealArray, *given: RealArray, parameters: bool
+        self, data: Prepared, filters: RealArray, *arrays: RealArray, parameters: bool
     ) -> Gradients:
-        alpha, beta, cotangent = given
+        alpha, beta, cotangent = arrays
         line, packed = line_of(alpha, beta), self.prepare(data)
-        if parameters or line is None or filters.shape[2] > _MOST_RANK:
-            return super()._pull_filters(data, filters, *given, parameters=parameters)
+        if parameters or line is None or filters.shape[2] > _MAX_RANK:
+            return super()._pull_filters(data, filters, *arrays, parameters=parameters)
         assert isinstance(packed, NativeData)
         rows, chunks = _filter_rows(packed, filters), min(_CHUNKS, -(-data.n_matrices // 64))
         sums = np.empty((len(rows), chunks, *rows.shape[1:]))
@@ -296,34 +294,34 @@ class NativeEngine(Engine):
     def _run(
         self, kernel: Callable[..., int], data: NativeData, atoms: NativeAtoms, *arrays: DeviceArray
     ) -> NDArray[np.uint8] | None:
-        """Call a kernel; return its marks of (group, atom) without an answer, None if all have."""
+        """Call a kernel; return a mask of the (group, atom) where it failed, or None if nowhere."""
         n = len(atoms.original)
         operations = data.n_matrices * n * _operations(data.d)
         failed = np.zeros((-(-data.n_matrices // data.lanes), n), np.uint8)
-        given = self.instruction_set, data.arrays(), atoms.arrays()
+        inputs = self.instruction_set, data.arrays(), atoms.arrays()
         limits = self.condition_limit, self._threads(operations)
-        failures = kernel(*given, *arrays, *limits, failed)
+        failures = kernel(*inputs, *arrays, *limits, failed)
         return failed if failures else None
 
     def _failures(
         self, data: NativeData, failed: NDArray[np.uint8] | None
     ) -> Iterator[tuple[slice, slice, Prepared]]:
-        """Yield what is beyond the range of the kernels, extreme scales, for the reference."""
+        """Yield the failed (rows, atom), and these rows prepared for the reference engine."""
         for group, atom in [] if failed is None else np.argwhere(failed).tolist():
             rows = slice(group * data.lanes, min((group + 1) * data.lanes, data.n_matrices))
             yield rows, slice(atom, atom + 1), self._reference._prepare(data.working[rows])
 
     @staticmethod
     def _chunks(data: NativeData, atoms: NativeAtoms) -> int:
-        """Partial sums per atom; depends on the data alone, so that results do not on threads."""
+        """Count partial sums per atom; neither the count nor results depend on threads."""
         most = _SUM_ENTRIES // (len(atoms.original) * len(atoms.lower[0]))
-        # Blocks of lanes are full, and each sum is worth a thread.
-        full = data.lanes * (_GROUPS if data.d < _LARGE else _FEW_GROUPS)
-        least = max(full, int(_THREAD_OPERATIONS / _operations(data.d)))
+        # Each sum fills whole blocks of lanes and is worth a thread.
+        block = data.lanes * (_GROUPS if data.d < _LARGE else _FEW_GROUPS)
+        least = max(block, int(_THREAD_OPERATIONS / _operations(data.d)))
         return max(1, min(_CHUNKS, data.n_matrices // least, most))
 
     def _threads(self, operations: float) -> int:
-        """Threads worth waking for that much work."""
+        """Count the threads that a number of operations is worth."""
         if os.getpid() != _LOADED_BY or operations < 2 * _THREAD_OPERATIONS:
             return 1
         return int(min(operations / _THREAD_OPERATIONS, self.n_threads))
@@ -334,7 +332,7 @@ class NativeEngine(Engine):
 
 
 def _operations(d: int) -> float:
-    """About as many operations as a pair takes, those of other kinds counted in."""
+    """Approximate number of operations for a pair."""
     return 10.0 * d**3 + 300.0 * d**2
 
 
@@ -370,14 +368,14 @@ def _logdet(data: NativeData, scaled: RealArray, exponent: RealArray, inverse: b
 def _trace_values(
     data: NativeData, atoms: NativeAtoms, out: RealArray, *, inverse: bool, n_threads: int
 ) -> NDArray[np.bool_] | None:
-    """Divergences at (0, 1), or (1, 0) if ``inverse``; returns where they are too small."""
+    """Divergences at (0, 1), or (1, 0) if ``inverse``; returns a mask of those too small."""
     rows, columns = atoms.lower
-    other = atoms.original[:, rows, columns] if inverse else atoms.in_units(atoms.packed_inverse)
-    weights = np.where(rows == columns, 1.0, 2.0) * other
+    lower = atoms.original[:, rows, columns] if inverse else atoms.in_units(atoms.packed_inverse)
+    weights = np.where(rows == columns, 1.0, 2.0) * lower
     constant = _logdet(data, atoms.logdet, atoms.exponent, inverse) - data.d
     right = np.column_stack([weights, np.ones(len(weights)), constant])
     left = _trace_columns(data, inverse)
-    # Inverses of subnormal matrices overflow; what is no number is not to be trusted either.
+    # Inverses of subnormal matrices overflow; NaN counts as too small as well.
     with limit_blas(n_threads), np.errstate(over="ignore", invalid="ignore"):
         np.matmul(left, right.T, out=out)
     smallest = SMALLEST_TRACE * data.d

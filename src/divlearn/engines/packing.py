@@ -38,7 +38,7 @@ def _aligned(size: int) -> RealArray:
 
 @dataclass(eq=False)
 class NativeData(Prepared):
-    """Packed lanes: entry by entry, `lanes` matrices side by side, the last group padded."""
+    """Matrices in groups of `lanes`, interleaved entry by entry; the last group is padded."""
 
     instruction_set: str
     lanes: int
@@ -58,7 +58,7 @@ class NativeData(Prepared):
 
     @cached_property
     def unit(self) -> float:
-        """A typical exponent, from which others are counted."""
+        """A typical exponent, which serves as the unit."""
         return float(np.median(self.exponent))
 
     def arrays(self) -> DeviceArray:
@@ -75,7 +75,7 @@ class NativeData(Prepared):
             working=self.working[start:stop],
             **{name: getattr(self, name)[packed] for name in ("factor", "matrix")},
             **{name: getattr(self, name)[plain] for name in ("logdet", "exponent", "spread")},
-            kept={key: cast(RealArray, one)[start:stop] for key, one in self.kept.items()},
+            kept={key: cast(RealArray, array)[start:stop] for key, array in self.kept.items()},
         )
 
 
@@ -96,12 +96,13 @@ def pack(
 
 
 def _pack_again(matrices: RealArray, instruction_set: str, order: IntArray | None) -> NativeData:
-    usable = instruction_sets()
-    return pack(matrices, instruction_set if instruction_set in usable else usable[0], 1, order)
+    available = instruction_sets()
+    chosen = instruction_set if instruction_set in available else available[0]
+    return pack(matrices, chosen, 1, order)
 
 
 class NativeAtoms:
-    """Atoms as the kernels take them, and what turns their sums into gradients."""
+    """Atoms in the form of the kernels, and the conversion of sums to gradients."""
 
     def __init__(self, atoms: RealArray) -> None:
         n, d = atoms.shape[:2]
@@ -131,8 +132,8 @@ class NativeAtoms:
         return full
 
     def in_units(self, gradient: RealArray) -> RealArray:
-        """Undo the scaling of the atoms on something that scales as their inverse."""
-        # One factor might overflow where the product does not; `ldexp` of all entries takes long.
+        """Undo the scaling of the atoms in arrays that scale as their inverses."""
+        # Two factors: one alone might overflow where the product does not. `ldexp` would be slow.
         exponent = -self.exponent.astype(int).reshape(-1, *[1] * (gradient.ndim - 1))
         half = exponent // 2
         with np.errstate(over="ignore"):
@@ -142,7 +143,7 @@ class NativeAtoms:
         return self.unpack(self.in_units(self.packed_inverse))
 
     def gradient(self, euclidean: RealArray) -> Pullback:
-        """Add ``L_B^T (gradient) L_B`` to a gradient found without it."""
+        """Pair a Euclidean gradient with its whitened form ``L_B^T (gradient) L_B``."""
         with limit_blas(1):
             factor = np.linalg.cholesky(self.original)
             product = factor.mT @ euclidean @ factor

@@ -1,4 +1,4 @@
-"""Parameters of atoms, and the routes by which engines find values and gradients for them."""
+"""Parameters of atoms, and the routes by which engines compute values and gradients."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Parameters:
             for value, name in ((alpha, "alpha"), (beta, "beta"))
         )
         try:
-            alone = max(first.ndim, second.ndim) < 2  # one pair per atom
-            shape = np.broadcast(first, second, *[np.empty(n_atoms)] * alone).shape
+            single_pair = max(first.ndim, second.ndim) < 2  # one pair per atom
+            shape = np.broadcast(first, second, *[np.empty(n_atoms)] * single_pair).shape
             if len(shape) > 2 or shape[0] != n_atoms or 0 in shape:
                 raise ValueError
         except ValueError:
@@ -46,25 +46,25 @@ class Parameters:
 
     @property
     def opposite(self) -> bool:
-        """Whether some pair has opposite signs (a bounded domain; no compiled route)."""
+        """Whether any pair has opposite signs (a bounded domain; no compiled route)."""
         return bool(((self.alpha < 0) | (self.beta < 0)).any())
 
     def chosen(self, index: Indices) -> Parameters:
         return self if len(index) == len(self.alpha) else self._part(index, self.shape[1:])
 
     def pairs(self) -> list[Parameters]:
-        """Return the parameters of one pair of every atom, and of the next."""
+        """Split into one object per pair, each with the parameters of all atoms."""
         columns = range(self.alpha.shape[1])
         return [self._part((slice(None), slice(j, j + 1)), (1,)) for j in columns]
 
     def _part(self, index: DeviceArray, pairs: tuple[int, ...]) -> Parameters:
-        some = copy(self)  # which checks nothing again
-        some.alpha, some.beta = self.alpha[index], self.beta[index]
-        some._negative, some.shape = self._negative[index], (len(some.alpha), *pairs)
-        return some
+        part = copy(self)  # without the checks of __init__
+        part.alpha, part.beta = self.alpha[index], self.beta[index]
+        part._negative, part.shape = self._negative[index], (len(part.alpha), *pairs)
+        return part
 
     def restore(self, alpha: RealArray, beta: RealArray) -> tuple[RealArray, RealArray]:
-        """Bring gradients in alpha and beta, wherever they are, to the pairs as they were given."""
+        """Turn gradients in alpha and beta into those for the pairs of the caller."""
         if self._negative.any():
             negative = to_device_of(self._negative, alpha)
             alpha, beta = np.where(negative, -beta, alpha), np.where(negative, -alpha, beta)
@@ -86,13 +86,13 @@ def gradient_routes(
 ) -> NDArray[np.str_]:
     """Route to the gradient of each atom; without eigenvectors where that is accurate."""
     spread, low, high = extremes
-    sound = spread <= tolerances.largest_spread(condition_limit) / atoms.spread
+    accurate = spread <= tolerances.largest_spread(condition_limit) / atoms.spread
     for exponent in (low, high):
-        sound &= np.abs(atoms.exponent - exponent) <= tolerances.LOGDET_EXPONENT
-    routes = np.where(sound, value_routes(parameters), "spectrum")
-    small = parameters.alpha[:, 0] < tolerances.LEAST_ALPHA
-    extreme = np.abs(atoms.exponent) > tolerances.LOGDET_EXPONENT  # traces have no other units
-    return np.where(np.where(routes == "logdet", small, extreme), "spectrum", routes)
+        accurate &= np.abs(atoms.exponent - exponent) <= tolerances.LOGDET_EXPONENT
+    routes = np.where(accurate, value_routes(parameters), "spectrum")
+    small_alpha = parameters.alpha[:, 0] < tolerances.LEAST_ALPHA
+    extreme = np.abs(atoms.exponent) > tolerances.LOGDET_EXPONENT  # traces keep the units
+    return np.where(np.where(routes == "logdet", small_alpha, extreme), "spectrum", routes)
 
 
 def traces_usable(atoms: DeviceArray, extremes: Extremes, condition_limit: float) -> bool:
@@ -107,12 +107,12 @@ def traces_usable(atoms: DeviceArray, extremes: Extremes, condition_limit: float
 def one_by_one(
     parameters: Parameters, atoms: DeviceArray, extremes: Extremes, condition_limit: float
 ) -> list[Parameters]:
-    """Split several pairs per atom where none needs a spectrum; else one pass serves them all."""
+    """Split pairs where none needs a spectrum; otherwise one pass of spectra serves them all."""
     several = parameters.alpha.shape[1] > 1
     on_line = several and (np.abs(parameters.alpha + parameters.beta - 1) <= _EPS).all()
     if not on_line or not traces_usable(atoms, extremes, condition_limit):
         return [parameters]
     pairs = parameters.pairs()
-    if any("spectrum" in gradient_routes(one, atoms, extremes, condition_limit) for one in pairs):
+    if any("spectrum" in gradient_routes(pair, atoms, extremes, condition_limit) for pair in pairs):
         return [parameters]
     return pairs

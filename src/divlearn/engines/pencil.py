@@ -12,7 +12,7 @@ _MAX_SWEEPS = 40
 
 
 def factorize(matrices: RealArray) -> tuple[RealArray, IntArray]:
-    """Cholesky factors of ``matrices * 2**-exponent``, and the exponent, amid the diagonal's."""
+    """Cholesky factors of ``matrices * 2**-exponent``, and this mid-range exponent of diagonals."""
     matrices = matrices.astype(np.float64, copy=False)
     exponents = np.frexp(np.diagonal(matrices, axis1=1, axis2=2))[1]
     exponent = (exponents.max(axis=1) + exponents.min(axis=1)) // 2
@@ -32,15 +32,15 @@ def whiteners(factor: RealArray) -> RealArray:
     inverse = np.zeros_like(factor)
     identity = np.eye(d)
     for j in range(d - 1, -1, -1):
-        known = np.einsum("nik,nk->ni", inverse[:, :, j + 1 :], factor[:, j + 1 :, j])
-        inverse[:, :, j] = (identity[:, j] - known) / factor[:, j, j, None]
+        sums = np.einsum("nik,nk->ni", inverse[:, :, j + 1 :], factor[:, j + 1 :, j])
+        inverse[:, :, j] = (identity[:, j] - sums) / factor[:, j, j, None]
     return np.tril(inverse)
 
 
 def decompose(
     whitened: RealArray, exponent: IntArray, condition_limit: float, vectors: bool
 ) -> tuple[RealArray, RealArray | None]:
-    """Log-eigenvalues (n, d), ascending, of ``G G^T 2^exponent``, and eigenvectors if wanted."""
+    """Log-eigenvalues (n, d), ascending, of ``G G^T 2^exponent``, and eigenvectors on request."""
     largest = np.frexp(np.abs(whitened).max(axis=(1, 2)))[1]
     whitened = np.ldexp(whitened, -largest[:, None, None])
     gram = whitened @ whitened.mT
@@ -67,7 +67,7 @@ def decompose(
 
 
 def congruence(whitener: RealArray, inner: RealArray, unit: IntArray) -> RealArray:
-    """``K^T S K 2^-unit`` for symmetric S; what overflows is infinite, never NaN."""
+    """``K^T S K 2^-unit`` for symmetric S; overflow gives infinity, never NaN."""
     exponent = np.frexp(np.abs(inner).max(axis=(-2, -1), keepdims=True))[1]
     product = whitener.mT @ np.ldexp(inner, -exponent) @ whitener
     with np.errstate(over="ignore"):
@@ -84,7 +84,7 @@ def _log_scaled(values: RealArray, exponent: IntArray) -> RealArray:
 
 
 def check_domain(t: RealArray, alpha: float, beta: float, *, names: Callable[[int], str]) -> None:
-    """Raise where a log-eigenvalue leaves the domain of f; ``names(row)`` says whose it is."""
+    """Raise where a log-eigenvalue leaves the domain of f; ``names(row)`` names the pair."""
     if alpha * beta >= 0:
         return
     lower, upper = log_generalized_domain(alpha, beta)
@@ -101,7 +101,7 @@ def check_domain(t: RealArray, alpha: float, beta: float, *, names: Callable[[in
 
 def left_singular(G: RealArray) -> tuple[RealArray, RealArray]:
     """One-sided Jacobi: small singular values to full relative accuracy, and left vectors."""
-    # All is computed from normalized columns and ratios of norms; what leaves the range is NaN.
+    # Only normalized columns and ratios of norms are used; values beyond the range become NaN.
     d = G.shape[-1]
     columns = np.ascontiguousarray(G.mT)  # columns[:, j] is column j
     tolerance = float(np.finfo(np.float64).eps * np.sqrt(d))
@@ -127,14 +127,14 @@ def _norm(vectors: RealArray) -> RealArray:
 
 
 def _rotate(columns: RealArray, p: int, q: int, tolerance: float) -> bool:
-    """Make columns p and q orthogonal, in place; say whether any matrix needed it."""
+    """Make columns p and q orthogonal, in place; return whether any matrix changed."""
     x, y = columns[:, p], columns[:, q]
     x_norm, y_norm = _norm(x), _norm(y)
     overlap = np.einsum("nk,nk->n", x / x_norm[:, None], y / y_norm[:, None])
     active = np.abs(overlap) > tolerance
     if not active.any():
         return False
-    # (|y|^2 - |x|^2)/(2 |x| |y|), whose square may overflow where it does not.
+    # half_gap = (|y|^2 - |x|^2)/(2 |x| |y|), without the squares, which may overflow.
     ratio = y_norm / x_norm
     half_gap = 0.5 * (ratio - 1 / ratio)
     root = half_gap + np.copysign(np.hypot(half_gap, overlap), half_gap)

@@ -16,10 +16,10 @@ from divlearn.arrays import RealArray, on_device, to_device_of, to_host
 from divlearn.engines.data import Gradients
 from divlearn.spectral import abld_scalar
 
-# Entries of products of filters and matrices that are held at a time: in a cache of the host, and
-# on a device as many as fill it.
+# Entries of a block of products of filters and matrices: a cache of the host holds it, or it fills
+# a device.
 _CHUNK, _DEVICE_CHUNK = 1 << 18, 1 << 27
-_SMALLEST = 1e-290  # a pivot: what is singular up to rounding has a divergence, though a large one
+_SMALLEST = 1e-290  # pivot: nearly singular matrices have a large, finite divergence
 
 
 def encode_filters(
@@ -27,15 +27,15 @@ def encode_filters(
 ) -> RealArray:
     """Compute values of all matrices and filters, shape (n_matrices, n_filters, n_pairs + 1).
 
-    They are the divergences of every pair (alpha, beta), shape (n_filters, n_pairs), and last the
-    determinant of the projected matrix to the power 1/p, a size that a divergence has no sign of.
+    Values are the divergences for every pair (alpha, beta), shape (n_filters, n_pairs), and last
+    the determinant of the projected matrix to the power 1/p, which tells large from small.
     """
-    found = []
-    for some, products in _products(X, filters):
+    blocks = []
+    for matrices, products in _products(X, filters):
         functions = _Functions(_small(products, filters), alpha, beta)
         values = np.stack([*functions.divergences(), functions.size], axis=-1)
-        found.append(values.reshape(len(some), len(filters), -1))
-    return np.concatenate(found)
+        blocks.append(values.reshape(len(matrices), len(filters), -1))
+    return np.concatenate(blocks)
 
 
 def pull_filters(
@@ -52,34 +52,34 @@ def pull_filters(
     gradient = np.zeros_like(filters)
     slopes = np.zeros((2, *alpha.shape)) if parameters else None
     start = 0
-    for some, products in _products(X, filters):
-        weights = cotangent[start : start + len(some)].reshape(-1, cotangent.shape[-1]).T
-        start += len(some)
+    for matrices, products in _products(X, filters):
+        weights = cotangent[start : start + len(matrices)].reshape(-1, cotangent.shape[-1]).T
+        start += len(matrices)
         functions = _Functions(_small(products, filters), alpha, beta)
         total = functions.pull(weights[:-1])
         total += weights[-1] / p * functions.size * functions.inverse
         if slopes is not None:
             slopes += functions.parameter_slopes(weights[:-1])
-        left = np.moveaxis(products.reshape(len(some), n_filters, p, d), 0, 1)
-        right = np.moveaxis(total.reshape(p, p, len(some), n_filters), (3, 2), (0, 1))
+        left = np.moveaxis(products.reshape(len(matrices), n_filters, p, d), 0, 1)
+        right = np.moveaxis(total.reshape(p, p, len(matrices), n_filters), (3, 2), (0, 1))
         gradient += 2 * left.reshape(n_filters, -1, d).mT @ right.reshape(n_filters, -1, p)
     return (gradient, None, None) if slopes is None else (gradient, slopes[0], slopes[1])
 
 
 def line_of(alpha: RealArray, beta: RealArray) -> tuple[RealArray, RealArray] | None:
-    """Return the pairs with alpha + beta = 1 that all filters share; None if some are others."""
+    """Return the pairs if all filters share them and alpha + beta = 1, else None."""
     shared = (alpha == alpha[:1]).all() and (beta == beta[:1]).all()
     on_line = (alpha + beta == 1).all() and min(alpha.min(initial=0), beta.min(initial=0)) >= 0
     return (alpha[0].copy(), beta[0].copy()) if shared and on_line else None
 
 
 def _products(X: RealArray, filters: RealArray) -> Iterator[tuple[RealArray, RealArray]]:
-    """Yield some matrices, and products of all filters with them, (n, n_filters * p, d)."""
+    """Yield blocks of matrices, and products of all filters with them, (n, n_filters * p, d)."""
     rows = filters.mT.reshape(-1, filters.shape[1])
     size = max(1, (_DEVICE_CHUNK if on_device(X) else _CHUNK) // rows.size)
     for start in range(0, len(X), size):
-        some = X[start : start + size]
-        yield some, rows @ some
+        block = X[start : start + size]
+        yield block, rows @ block
 
 
 def _small(products: RealArray, filters: RealArray) -> RealArray:
@@ -92,7 +92,7 @@ def _small(products: RealArray, filters: RealArray) -> RealArray:
 class _Functions:
     """Divergences of small matrices Y to the identity, for the pairs of every filter.
 
-    Where alpha + beta = 1 for all filters, log-determinants do; other pairs need eigenvalues.
+    Pairs with alpha + beta = 1 for all filters need log-determinants only, others eigenvalues.
     """
 
     def __init__(self, Y: RealArray, alpha: RealArray, beta: RealArray) -> None:
@@ -114,21 +114,21 @@ class _Functions:
         return np.exp(self.logdet / len(self.Y))
 
     def divergences(self) -> list[RealArray]:
-        """Divergences, an array of n * n_filters for each pair."""
-        p, logdet, found = len(self.Y), self.logdet, []
+        """Divergences, an array of shape (n * n_filters,) for each pair."""
+        p, logdet, divergences = len(self.Y), self.logdet, []
         for pair in range(self.alpha.shape[1]):
             line = self._line(pair)
             if line is None:
-                found.append(self._of_spectra(pair, "f")[0])
+                divergences.append(self._of_spectra(pair, "f")[0])
             elif line == (0.0, 1.0):
-                found.append(_trace(self.Y) - logdet - p)
+                divergences.append(_trace(self.Y) - logdet - p)
             elif line == (1.0, 0.0):
-                found.append(_trace(self.inverse) + logdet - p)
+                divergences.append(_trace(self.inverse) + logdet - p)
             else:
                 a, b = line
                 mixed = _logdet(_factor(_mixed(self.Y, a, b)))
-                found.append((mixed - a * logdet) / (a * b))
-        return found
+                divergences.append((mixed - a * logdet) / (a * b))
+        return divergences
 
     def pull(self, weights: RealArray) -> RealArray:
         """Gradient in Y of the weighted sum of divergences, one row of weights for each pair."""
@@ -151,9 +151,9 @@ class _Functions:
         """Gradients in alpha and beta, shape (2, n_filters, n_pairs)."""
         slopes = np.zeros((2, *self.alpha.shape))
         for pair, weight in enumerate(weights):
-            for number, one in enumerate(self._of_spectra(pair, "f_alpha", "f_beta")):
-                sums = to_host(weight * one).reshape(-1, len(self.alpha)).sum(axis=0)
-                slopes[number, :, pair] = sums
+            for index, derivative in enumerate(self._of_spectra(pair, "f_alpha", "f_beta")):
+                sums = to_host(weight * derivative).reshape(-1, len(self.alpha)).sum(axis=0)
+                slopes[index, :, pair] = sums
         return slopes
 
     @cached_property
@@ -164,15 +164,15 @@ class _Functions:
 
     def _of_spectra(self, pair: int, *names: str) -> list[RealArray]:
         """Sum functions of `abld_scalar` over the eigenvalues."""
-        known = self._scalars(pair, *names)
-        return [to_device_of(one.sum(axis=1), self.Y) for one in known]
+        derivatives = self._scalars(pair, *names)
+        return [to_device_of(array.sum(axis=1), self.Y) for array in derivatives]
 
     def _scalars(self, pair: int, *names: str) -> list[RealArray]:
         t = self.spectra[0]
         repeats = len(t) // len(self.alpha)
-        a, b = (np.tile(one[:, pair], repeats)[:, None] for one in (self.alpha, self.beta))
-        found = abld_scalar(t, a, b, derivatives=[name for name in names if name != "f"])
-        return [getattr(found, name) for name in names]
+        a, b = (np.tile(p[:, pair], repeats)[:, None] for p in (self.alpha, self.beta))
+        scalars = abld_scalar(t, a, b, derivatives=[name for name in names if name != "f"])
+        return [getattr(scalars, name) for name in names]
 
     def _spectral_slope(self, pair: int) -> RealArray:
         t, vectors = self.spectra

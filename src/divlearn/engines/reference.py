@@ -1,4 +1,4 @@
-"""The reference engine in NumPy: the oracle of all others, and for parameters of opposite signs."""
+"""The reference engine in NumPy: oracle of all others, fallback for opposite signs."""
 
 from collections.abc import Callable, Iterator
 from copy import copy
@@ -25,10 +25,10 @@ class ReferenceData(Prepared):
         self.factor, self.exponent = factorize(matrices)
 
     def part(self, rows: slice) -> Self:
-        some = copy(self)
-        some.working, some.factor = self.working[rows], self.factor[rows]
-        some.exponent = self.exponent[rows]
-        return some
+        part = copy(self)
+        part.working, part.factor = self.working[rows], self.factor[rows]
+        part.exponent = self.exponent[rows]
+        return part
 
 
 class ReferenceEngine(Engine):
@@ -68,14 +68,14 @@ class ReferenceEngine(Engine):
         whitener, whitened = whiteners(factor), np.zeros_like(factor)
         first, second = np.zeros_like(parameters.alpha), np.zeros_like(parameters.beta)
         values = np.empty(cotangent.shape) if request.values else None
-        wanted = ("f_t", "f_alpha", "f_beta") if request.slopes else ("f_t",)
+        derivatives = ("f_t", "f_alpha", "f_beta") if request.slopes else ("f_t",)
         for rows, atom, t, vectors in self._blocks(data, whitener, unit, vectors=True):
             assert vectors is not None
             weight = np.zeros_like(t)
             for pair in range(cotangent.shape[2]):
                 point = parameters.alpha[atom, pair], parameters.beta[atom, pair]
                 check_domain(t, *point, names=_pair_names(rows.start, atom))
-                scalar = abld_scalar(t, *point, derivatives=wanted)
+                scalar = abld_scalar(t, *point, derivatives=derivatives)
                 c = cotangent[rows, atom, pair]
                 weight += c[:, None] * _saturated(scalar.f_t)
                 if request.slopes:

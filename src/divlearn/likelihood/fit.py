@@ -21,14 +21,14 @@ from divlearn.spd import check_spd
 from divlearn.spectral import abld_scalar
 from divlearn.threads import limit_blas
 
-_LARGEST_PARAMETER = 8.0  # beyond it members differ by little: D depends on c t only
+_LARGEST_PARAMETER = 8.0  # beyond it members differ little: D depends on c t only
 _CENTER_TOLERANCE = 1e-9
-_SMALLEST_DIVERGENCE = 1e-20  # mean of it, below which matrices are equal up to rounding
+_SMALLEST_DIVERGENCE = 1e-20  # mean divergence below which matrices are equal up to rounding
 
 
 @dataclass(frozen=True, eq=False)
 class LikelihoodFit:
-    """A density fitted to SPD matrices; what `fit_likelihood` returns.
+    """A density fitted to SPD matrices, as `fit_likelihood` returns it.
 
     The log-likelihood is the mean logarithm of the density per matrix, with respect to dX.
     """
@@ -88,10 +88,10 @@ def log_density(
     >>> round(float(wishart.logpdf(X, df=5, scale=center / 5)), 5)
     -3.15985
     """
-    chosen = get_engine(engine)
-    data = chosen.prepare(X)
+    engine = get_engine(engine)
+    data = engine.prepare(X)
     constant = log_normalizer(alpha, beta, kappa, data.d)
-    divergences = chosen.encode(data, np.asarray(center)[None], alpha, beta)[:, 0]
+    divergences = engine.encode(data, np.asarray(center)[None], alpha, beta)[:, 0]
     with np.errstate(over="ignore"):  # a density may be zero
         return -kappa * divergences - constant - _log_volume(data)
 
@@ -137,7 +137,7 @@ def fit_likelihood(X: ArrayLike, *, engine: str | Engine = "auto") -> Likelihood
         profile.evaluate(np.array(point))
     start = profile.best
     profile.init = start.center
-    found = minimize(
+    result = minimize(
         profile.evaluate,
         [start.alpha, start.beta],
         jac=True,
@@ -145,7 +145,7 @@ def fit_likelihood(X: ArrayLike, *, engine: str | Engine = "auto") -> Likelihood
         bounds=[(0, _LARGEST_PARAMETER)] * 2,
         options={"gtol": 1e-6, "ftol": 1e-13},
     )
-    return _explain(profile.best, found)
+    return _explain(profile.best, result)
 
 
 def fit_member(
@@ -179,7 +179,7 @@ def fit_member(
 class _Profile:
     """Likelihood of a point of the plane, maximised over the centre and the concentration."""
 
-    best: LikelihoodFit  # of all points so far
+    best: LikelihoodFit  # the most likely so far
 
     def __init__(
         self, X: ArrayLike | Prepared, engine: str | Engine, init: RealArray | None = None
@@ -197,7 +197,7 @@ class _Profile:
         self._loss = np.inf
 
     def evaluate(self, point: RealArray) -> tuple[float, RealArray]:
-        """Loss and gradient at (alpha, beta); the search of the centre starts from the last one."""
+        """Loss and gradient at (alpha, beta); the centre is searched from the previous one."""
         alpha, beta = point.tolist()
         centroid = mean_abld(
             self.data, alpha, beta, init=self.init, tol=_CENTER_TOLERANCE, engine=self.engine
@@ -221,10 +221,8 @@ class _Profile:
         if loss < self._loss:
             center, n_iter, converged = centroid.mean, centroid.n_iter, centroid.converged
             likelihood, message = -loss - self._log_volume, f"centre: {centroid.message}"
-            self._loss, self.best = (
-                loss,
-                LikelihoodFit(alpha, beta, kappa, center, likelihood, n_iter, converged, message),
-            )
+            fit = LikelihoodFit(alpha, beta, kappa, center, likelihood, n_iter, converged, message)
+            self._loss, self.best = loss, fit
         return loss, gradient
 
 
@@ -234,17 +232,17 @@ def _log_volume(data: Prepared) -> RealArray:
     return 0.5 * (data.d + 1) * np.linalg.slogdet(matrices)[1]
 
 
-def _explain(best: LikelihoodFit, found: OptimizeResult) -> LikelihoodFit:
-    """Add to the best fit how the search ended."""
-    edge = [name for name in ("alpha", "beta") if getattr(best, name) >= _LARGEST_PARAMETER]
-    if edge:
-        names = " and ".join(f"{name}={_LARGEST_PARAMETER:g}" for name in edge)
+def _explain(best: LikelihoodFit, result: OptimizeResult) -> LikelihoodFit:
+    """Complete the best fit with the outcome of the search."""
+    at_limit = [name for name in ("alpha", "beta") if getattr(best, name) >= _LARGEST_PARAMETER]
+    if at_limit:
+        names = " and ".join(f"{name}={_LARGEST_PARAMETER:g}" for name in at_limit)
         message = f"{names}, the limit of the search: tails are heavier than any member's"
-    elif found.success:
+    elif result.success:
         message = "the gradient in (alpha, beta) vanished, or the likelihood stopped rising"
     else:
-        message = f"the search stopped early: {found.message}"
-    return replace(best, n_iter=int(found.nit), converged=bool(found.success), message=message)
+        message = f"the search stopped early: {result.message}"
+    return replace(best, n_iter=int(result.nit), converged=bool(result.success), message=message)
 
 
 def sample_family(
@@ -284,13 +282,13 @@ def sample_family(
            [0., 1., 0.],
            [0., 0., 1.]])
     """
-    middle = check_spd(center, ndim=2, name="center", dtype=np.float64)
-    d = len(middle)
+    center = check_spd(center, ndim=2, name="center", dtype=np.float64)
+    d = len(center)
     check_family(alpha, beta, kappa, d)
     count, generator = check_count(n_samples, "n_samples"), make_generator(random_state)
     t, _ = sample_log_eigenvalues(potential_of(alpha, beta, kappa), count, d, generator)
     try:
-        return _rotate(t, np.linalg.cholesky(middle), generator)
+        return _rotate(t, np.linalg.cholesky(center), generator)
     except ValueError as error:
         raise ValueError(
             f"kappa={kappa:g} is so close to (d - 1) / 2 max(alpha, beta) = "
@@ -300,7 +298,7 @@ def sample_family(
 
 
 def _rotate(t: RealArray, factor: RealArray, generator: np.random.RandomState) -> RealArray:
-    """Draw matrices around L L^T with these log-eigenvalues, or raise where they are singular."""
+    """Draw matrices around L L^T with log-eigenvalues t; raise if one is singular."""
     n_samples, d = t.shape
     X = np.empty((n_samples, d, d))
     with limit_blas(1):

@@ -1,6 +1,6 @@
-r"""Members of the family exp(-kappa D) / Z to choose from: all, those on a line, or a single one.
+r"""Sets of members of the family exp(-kappa D) / Z: all, those on a line, or a single one.
 
-They are searched in :math:`\delta = \beta - \alpha` and :math:`\nu = \alpha \beta \ge 0`. For a
+Coordinates are :math:`\delta = \beta - \alpha` and :math:`\nu = \alpha \beta \ge 0`. For a
 given difference f is even in :math:`\alpha + \beta`, hence analytic in these two,
 
 .. math:: f = \frac{t^2}{2} + \delta \frac{t^3}{6} + (\delta^2 - 2 \nu) \frac{t^4}{24} + \dots,
@@ -20,12 +20,12 @@ from divlearn.divergence.named import plain_name
 
 Point = tuple[float, float]
 
-_LARGEST_DIFFERENCE = 8.0  # beyond these members differ by little: D depends on c t only
+_LARGEST_DIFFERENCE = 8.0  # beyond it members differ little: D depends on c t only
 _LARGEST_PRODUCT = 64.0
-_NEAR_ORIGIN = 1e-4  # alpha + beta below which derivatives in nu are taken a little further out
+_NEAR_ORIGIN = 1e-4  # for smaller alpha + beta derivatives are taken at a point further out
 _STARTS: tuple[Point, ...] = tuple(
-    (known.alpha, known.beta)
-    for known in map(get_member, ("stein", "airm", "burg", "reverse-burg", "log-cosh"))
+    (member.alpha, member.beta)
+    for member in map(get_member, ("stein", "airm", "burg", "reverse-burg", "log-cosh"))
 )
 
 
@@ -33,16 +33,16 @@ _STARTS: tuple[Point, ...] = tuple(
 class Members:
     """A point, the line alpha + beta = 1 or the whole quadrant, with 0, 1 or 2 free coordinates."""
 
-    n_free: int  # of the difference and the product
-    alpha: float = 0.0  # like beta that of the single member
+    n_free: int  # 1: the difference; 2: also the product
+    alpha: float = 0.0  # alpha and beta of a single member
     beta: float = 0.0
 
     @property
     def bounds(self) -> list[Point]:
         if self.n_free == 1:
             return [(-1.0, 1.0)]
-        whole = [(-_LARGEST_DIFFERENCE, _LARGEST_DIFFERENCE), (0.0, _LARGEST_PRODUCT)]
-        return whole[: self.n_free]
+        limits = [(-_LARGEST_DIFFERENCE, _LARGEST_DIFFERENCE), (0.0, _LARGEST_PRODUCT)]
+        return limits[: self.n_free]
 
     @property
     def starts(self) -> tuple[Point, ...]:
@@ -51,7 +51,7 @@ class Members:
         return tuple((a, b) for a, b in _STARTS if self.n_free == 2 or a + b == 1)
 
     def locate(self, alpha: float, beta: float) -> RealArray:
-        """Coordinates of a member; of one elsewhere, those of one close to it."""
+        """Coordinates of (alpha, beta), clipped to the bounds."""
         coordinates = np.array([beta - alpha, alpha * beta][: self.n_free])
         low, high = np.reshape(self.bounds, (-1, 2)).T
         return np.clip(coordinates, low, high)
@@ -66,21 +66,21 @@ class Members:
         return (smaller, larger) if difference >= 0 else (larger, smaller)
 
     def place_nearby(self, coordinates: RealArray) -> Point:
-        """(alpha, beta) of coordinates, or next to it at the origin, where `pull` divides by 0."""
+        """(alpha, beta) of coordinates; a point next to the origin, where `pull` divides by 0."""
         alpha, beta = self.place(coordinates)
         if self.n_free == 2 and alpha + beta < _NEAR_ORIGIN:
             return self.place(coordinates + np.array([0.0, _NEAR_ORIGIN**2]))
         return alpha, beta
 
     def pull(self, point: Point, in_alpha: RealArray, in_beta: RealArray) -> RealArray:
-        """Turn derivatives in alpha and beta into those in the coordinates, the first axis."""
+        """Turn derivatives in alpha and beta into those in the coordinates, on the first axis."""
         alpha, beta = point
         if self.n_free == 0:
             return np.empty((0, *np.shape(in_alpha)))
         if self.n_free == 1:
             return np.stack([0.5 * (in_beta - in_alpha)])
-        both = [beta * in_beta - alpha * in_alpha, in_alpha + in_beta]
-        return np.stack(both) / (alpha + beta)
+        slopes = [beta * in_beta - alpha * in_alpha, in_alpha + in_beta]
+        return np.stack(slopes) / (alpha + beta)
 
 
 NAMED_MEMBERS: dict[str, Members] = {
@@ -92,7 +92,7 @@ NAMED_MEMBERS: dict[str, Members] = {
 
 
 def get_members(divergence: DivergenceLike) -> Members:
-    """Members by the name of a distribution, by divergence, or all of them ("learn")."""
+    """Members by name of a distribution, by divergence, or all ("learn")."""
     if isinstance(divergence, str):
         key = plain_name(divergence)
         if key == "learn":
@@ -100,14 +100,14 @@ def get_members(divergence: DivergenceLike) -> Members:
         if key in NAMED_MEMBERS:
             return NAMED_MEMBERS[key]
     try:
-        known = get_member(divergence)
+        member = get_member(divergence)
     except ValueError as error:
         names = ", ".join(("learn", *NAMED_MEMBERS))
         raise ValueError(f"{error}, or here {names}") from None
-    if known.symmetrized:
+    if member.symmetrized:
         raise ValueError(
-            f"divergence={known.name!r} is the mean of two divergences, so its density has no "
+            f"divergence={member.name!r} is the mean of two divergences, so its density has no "
             "known constant; pass one of them, as (alpha, beta)"
         )
     # The scale of a named divergence does not matter, as kappa multiplies it.
-    return Members(0, *nonnegative_point(known.alpha, known.beta))
+    return Members(0, *nonnegative_point(member.alpha, member.beta))

@@ -25,14 +25,13 @@ from divlearn.arrays import RealArray, as_real
 from divlearn.checks import check_count, check_finite
 from divlearn.spectral import abld_scalar, invert_f_t
 
-_NEGLIGIBLE = 42.0  # e^-42 is far below rounding
-_ROUNDING_OF_CLOSED_FORM = 1e-11  # beyond it quadrature is the more accurate of the two
+_NEGLIGIBLE = 42.0  # of an exponent: e^-42 is far below rounding
+_ROUNDING_OF_CLOSED_FORM = 1e-11  # beyond it quadrature is more accurate
 _LADDER = 1.25 ** np.arange(24.0)  # steps away from the mode, in units of the width
 _TINY = np.finfo(np.float64).tiny
-_SMALLEST_MARGIN = 1e-6  # relative; of less rounding would leave few digits
-_SMALLEST_KAPPA = 1e-3  # matrices that spread further are beyond floating-point numbers
-_SMALLEST_SLOPE = 0.2  # so that no step on a logarithmic scale is wild
-
+_SMALLEST_MARGIN = 1e-6  # relative; a smaller one would lose most digits to rounding
+_SMALLEST_KAPPA = 1e-3  # for smaller ones matrices exceed the range of floating point
+_SMALLEST_SLOPE = 0.2  # bounds the steps on a logarithmic scale
 
 Normalizer = tuple[float, tuple[float, float, float]]  # log Z, and slopes in alpha, beta, kappa
 
@@ -91,7 +90,7 @@ def differentiate_normalizer(alpha: float, beta: float, kappa: float, d: int) ->
 
 
 def smallest_kappa(alpha: float, beta: float, d: int) -> float:
-    """Concentration down to which, exclusively, Z is infinite."""
+    """Concentration at and below which Z is infinite."""
     return 0.5 * (d - 1) * max(abs(alpha), abs(beta))
 
 
@@ -106,39 +105,39 @@ def solve_kappa(
     rtol: float = 1e-9,
 ) -> tuple[float, Normalizer]:
     """Solve for the concentration whose expected divergence is the observed one."""
-    # ``margin`` guesses how far kappa lies above its lower bound; ``largest`` is returned for
-    # solutions beyond; ``rtol`` is of the divergence.
+    # ``margin`` is a guess of kappa minus its lower bound, ``largest`` a bound of the result, and
+    # ``rtol`` the tolerance of the divergence.
     where = "that kappa is solved from"
     check_finite(mean_divergence, "the mean divergence", where, or_infinite=True)
     least, moment = smallest_kappa(alpha, beta, d), 0.25 * d * (d + 1)
-    # E[D] is moment / kappa if kappa is large, and inverse to the margin near its bound too: on
+    # E[D] is moment / kappa for large kappa, and inverse to the margin near the lower bound: on
     # logarithmic scales the slope is always about one.
     if mean_divergence * largest <= moment:
         return largest, differentiate_normalizer(alpha, beta, largest, d)
     smallest = max(least * (1 + _SMALLEST_MARGIN), _SMALLEST_KAPPA * max(1.0, alpha + beta) ** 2)
     floor = math.log(smallest - least)
 
-    def at(log_margin: float) -> tuple[float, Normalizer, float]:
+    def evaluate(log_margin: float) -> tuple[float, Normalizer, float]:
         kappa = least + math.exp(log_margin)
-        found = differentiate_normalizer(alpha, beta, kappa, d)
-        return kappa, found, math.log(mean_divergence) - math.log(-found[1][2])
+        normalizer = differentiate_normalizer(alpha, beta, kappa, d)
+        return kappa, normalizer, math.log(mean_divergence) - math.log(-normalizer[1][2])
 
-    here = max(floor, math.log(margin if margin > 0 else moment / mean_divergence))
-    (kappa, found, error), slope = at(here), 1.0
+    log_margin = max(floor, math.log(margin if margin > 0 else moment / mean_divergence))
+    (kappa, normalizer, error), slope = evaluate(log_margin), 1.0
     low, high = -math.inf, math.inf
-    while abs(error) > rtol and not (error > 0 and here == floor):
-        low, high = (here, high) if error < 0 else (low, here)
-        following = here - error / slope
-        if not low < following < high:  # which happens only where both are finite
-            following = 0.5 * (low + high)
-        following = max(floor, following)
-        if following == here:
+    while abs(error) > rtol and not (error > 0 and log_margin == floor):
+        low, high = (log_margin, high) if error < 0 else (low, log_margin)
+        proposed = log_margin - error / slope
+        if not low < proposed < high:  # both are finite then
+            proposed = 0.5 * (low + high)
+        proposed = max(floor, proposed)
+        if proposed == log_margin:
             break
-        before = error
-        kappa, found, error = at(following)
-        slope = max((error - before) / (following - here), _SMALLEST_SLOPE)
-        here = following
-    return kappa, found
+        previous_error = error
+        kappa, normalizer, error = evaluate(proposed)
+        slope = max((error - previous_error) / (proposed - log_margin), _SMALLEST_SLOPE)
+        log_margin = proposed
+    return kappa, normalizer
 
 
 def check_family(alpha: float, beta: float, kappa: float, d: int) -> tuple[float, float]:
@@ -158,7 +157,7 @@ def check_family(alpha: float, beta: float, kappa: float, d: int) -> tuple[float
 
 
 def _closed_form(low: float, high: float, kappa: float, d: int) -> float | None:
-    """Evaluate the closed form on alpha + beta = 1; None off that line and where it cancels."""
+    """Evaluate the closed form on alpha + beta = 1; None off that line or if it cancels."""
     if low + high != 1:
         return None
     if low == 0:
@@ -176,14 +175,14 @@ def _closed_form(low: float, high: float, kappa: float, d: int) -> float | None:
     return float(math.fsum(terms)) if rounding < _ROUNDING_OF_CLOSED_FORM else None
 
 
-@lru_cache(maxsize=64)  # fits come back to where the one before ended
+@lru_cache(maxsize=64)  # fits often start where the previous one ended
 def _pfaffian(low: float, high: float, kappa: float, d: int) -> Normalizer:
     nodes, root = _place_nodes(low, high, kappa, d)
     values = abld_scalar(nodes, low, high, derivatives=("f_alpha", "f_beta"))
     basis, log_determinant = _orthonormalize(nodes, np.log(root) - kappa * values.f, d)
     integrals = root * _integrate(root * basis)
     skew = basis @ integrals.T
-    if d % 2:  # bordered by the single integrals: as if one more eigenvalue were at infinity
+    if d % 2:  # bordered by the single integrals, as for one more eigenvalue at infinity
         border = basis @ root
         skew = np.block([[skew, border[:, None]], [-border, np.zeros((1, 1))]])
         integrals = np.vstack([integrals, root])
@@ -202,8 +201,8 @@ def _pfaffian(low: float, high: float, kappa: float, d: int) -> Normalizer:
 def _integrate(functions: RealArray) -> RealArray:
     """Integrate sgn(y - x) times each row over y, at each node x; nodes are a unit apart."""
     n_nodes = functions.shape[1]
-    sinc_integral = 2 / np.pi * sici(np.pi * np.arange(n_nodes))[0]  # instead of the sign
-    length = next_fast_len(2 * n_nodes - 1, real=True)  # of a circle in which nothing overlaps
+    sinc_integral = 2 / np.pi * sici(np.pi * np.arange(n_nodes))[0]  # replaces the sign
+    length = next_fast_len(2 * n_nodes - 1, real=True)  # of a circular convolution without overlap
     kernel = np.zeros(length)
     kernel[:n_nodes] = -sinc_integral
     kernel[length - n_nodes + 1 :] = sinc_integral[:0:-1]
@@ -213,7 +212,7 @@ def _integrate(functions: RealArray) -> RealArray:
 def _place_nodes(low: float, high: float, kappa: float, d: int) -> tuple[RealArray, RealArray]:
     """Nodes of the trapezoid rule, wider in the tails, and the square roots of their weights."""
     width = 1 / math.sqrt(kappa)  # of w near 0
-    # Orthonormal functions up to the degree d oscillate, and reach, like Hermite functions.
+    # Orthonormal functions of degree d oscillate and extend like Hermite functions.
     oscillation = math.sqrt(2 * d)
     modes, ends = _reach(low, high, kappa, d)
     unit = modes.max() + (6 + oscillation) * width
@@ -236,7 +235,7 @@ def _reach(alpha: float, beta: float, kappa: float, d: int) -> tuple[RealArray, 
         x = modes + steps
         with np.errstate(over="ignore"):
             drop = kappa * abld_scalar(sides * x, alpha, beta, derivatives=()).f - slope * x
-        # Orthonormal functions rise as a power of x, the higher the more of them.
+        # Orthonormal functions rise like a power of x that grows with d.
         far = drop >= drop[:, :1] + _NEGLIGIBLE + 2 * d
         if far.any(axis=1).all():
             return modes[:, 0], x[[0, 1], far.argmax(axis=1)]
@@ -261,10 +260,10 @@ def _orthonormalize(nodes: RealArray, log_weight: RealArray, d: int) -> tuple[Re
         log_factor -= growth
         scale = log_factor.max()
         latest = sign * np.exp(log_factor - scale) * multiples[k - 1]
-        # Polynomials in e^x have a recurrence of three terms: the others are orthogonal already.
-        square, two = heights[k] ** 2, slice(max(k - 2, 0), k)
-        before = multiples[two] * np.exp(envelopes[two] - envelopes[k])
-        latest = latest - (before @ (square * latest)) @ before
+        # By the three-term recurrence of polynomials in e^x, earlier functions are orthogonal.
+        square, last_two = heights[k] ** 2, slice(max(k - 2, 0), k)
+        previous = multiples[last_two] * np.exp(envelopes[last_two] - envelopes[k])
+        latest = latest - (previous @ (square * latest)) @ previous
         norm = math.sqrt(square @ latest**2)
         multiples[k] = latest / norm
         log_leading[k] = log_leading[k - 1] + scale + math.log(norm)

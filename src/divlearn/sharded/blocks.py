@@ -29,8 +29,8 @@ from divlearn.spd import Shrinkage, check_spd, shrink
 from divlearn.weights import Unit, as_weights, divide_weights
 
 COPIES = 3  # memory of a block, in sizes of its matrices: an engine also keeps them packed
-_THREAD_OPERATIONS = 1e8  # for which more threads are worth starting
-# What users have: arrays, memory maps, Dask arrays, zarr arrays, files, iterators.
+_THREAD_OPERATIONS = 1e8  # from which on several threads pay
+# Input data: arrays, memory maps, Dask arrays, zarr arrays, files, iterators.
 Data = Any
 
 
@@ -46,7 +46,7 @@ class Lazy:
 
 
 def load(value: Any) -> Any:
-    """Return a value, after it was read if it is lazy."""
+    """Return a value; read it first if it is lazy."""
     return value.load() if isinstance(value, Lazy) else value
 
 
@@ -94,14 +94,14 @@ class Source:
         return [
             Source(
                 f"{self.name}[{i}:{j}]",
-                *(None if one is None else one[i:j] for one in (self.X, self.y, self.weights)),
+                *(None if a is None else a[i:j] for a in (self.X, self.y, self.weights)),
             )
             for i, j in pairwise(accumulate(lengths, initial=0))
         ]
 
 
 def open_sources(X: Data, y: Data, sample_weight: Data, *, in_files: bool) -> list[Source]:
-    """Open files and arrays, or read all items of an iterator, into files if asked for."""
+    """Open files and arrays, or read all items of an iterator, if ``in_files`` into files."""
     if callable(X):
         if y is not None or sample_weight is not None:
             raise ValueError("X is a callable: y and sample_weight must come in its tuples, (X, y)")
@@ -110,7 +110,7 @@ def open_sources(X: Data, y: Data, sample_weight: Data, *, in_files: bool) -> li
         parts = X if are_paths(X) else [X]
         names = [str(part) if is_path(part) else "X" for part in parts]
         matrices = [_open(part, "X") for part in parts]
-        lengths = [one.shape[0] for one in matrices]
+        lengths = [array.shape[0] for array in matrices]
         columns = [_align(y, "y", X, lengths), _align(sample_weight, "sample_weight", X, lengths)]
         sources = [Source(*row) for row in zip(names, matrices, *columns, strict=True)]
     for shape in (source.X.shape for source in sources):
@@ -124,7 +124,7 @@ def open_sources(X: Data, y: Data, sample_weight: Data, *, in_files: bool) -> li
 
 
 def _open(values: Data, key: str) -> Data:
-    """Open an array so that a slice of it is not read yet, unless it is in memory."""
+    """Open an array whose slices are read on use, unless it is in memory."""
     if is_path(values):
         return LazyArray(partial(open_file, values, key), open_file(values, key).shape)
     # Changes to a map of mode "c", copy-on-write, are in memory, not in the file.
@@ -146,15 +146,15 @@ def _offset(view: np.memmap[Any, Any]) -> int:
 
 
 def _align(values: Data, key: str, X: Data, lengths: Sequence[int]) -> Sequence[Data]:
-    """Targets or weights for each source of so many matrices."""
+    """Targets or weights of each source, given the numbers of matrices."""
     if values is None:
         return [None] * len(lengths)
     if are_paths(values) and are_paths(X) and len(values) == len(X):
         opened = [_open(file, key) for file in values]
-        for file, one, matrices, length in zip(values, opened, X, lengths, strict=True):
-            if one.shape[0] != length:
+        for file, array, matrices, length in zip(values, opened, X, lengths, strict=True):
+            if array.shape[0] != length:
                 raise ValueError(
-                    f"{file} has {one.shape[0]} rows of {key}, but {matrices} has {length} "
+                    f"{file} has {array.shape[0]} rows of {key}, but {matrices} has {length} "
                     "matrices; pass files of as many rows, in the same order"
                 )
         return opened
@@ -167,7 +167,7 @@ def _align(values: Data, key: str, X: Data, lengths: Sequence[int]) -> Sequence[
 
 
 def _read_items(factory: Callable[[], Iterator[Data]], in_files: bool) -> list[Source]:
-    """Read what an iterator yields: matrices, or tuples (X, y) or (X, y, sample_weight)."""
+    """Read all items of an iterator: matrices, or tuples (X, y) or (X, y, sample_weight)."""
     sources: list[Source] = []
     for item in factory():
         X, *others = map(np.asarray, item if isinstance(item, tuple) else (item,))
@@ -228,9 +228,9 @@ class Block:
     data: Prepared
     make_engine: Callable[[], Engine]  # on the machine of the block
     y: Labels | None
-    weights: RealArray  # one each where none were given; their mean over all blocks is one
-    host: RealArray | None = None  # checked matrices, where the engine keeps its own on a device
-    # Parts that `take` prepared, for matrices in memory.
+    weights: RealArray  # default 1; their mean over all blocks is one
+    host: RealArray | None = None  # checked matrices, if the engine keeps its copy on a device
+    # Cache of `take`, for matrices in memory.
     taken: dict[int, tuple[IntArray, Prepared]] | None = field(default=None, repr=False)
 
     @property
@@ -248,15 +248,15 @@ class Block:
             return self.data
         if self.taken is None:
             return self.engine.take(self.data, rows)
-        known = self.taken.pop(key, None)
-        if known is None or not np.array_equal(known[0], rows):
-            del known  # frees memory first: all parts together are as large as the block
-            known = rows, self.engine.take(self.data, rows)
-        self.taken[key] = known
-        return known[1]
+        cached = self.taken.pop(key, None)
+        if cached is None or not np.array_equal(cached[0], rows):
+            del cached  # free memory first: all parts together are as large as the block
+            cached = rows, self.engine.take(self.data, rows)
+        self.taken[key] = cached
+        return cached[1]
 
     def only(self, rows: IntArray) -> Block:
-        """Return a block of some rows, or this block if they are all rows in order."""
+        """Return a block of these rows, or the block itself if they are all rows in order."""
         if np.array_equal(rows, np.arange(len(self))):
             return self
         y = None if self.y is None else self.y[rows]
@@ -272,7 +272,7 @@ class Block:
         return self.data.n_matrices
 
     def __sizeof__(self) -> int:
-        """Bytes, from which Dask decides what to write to disk and where to compute."""
+        """Bytes, from which Dask decides what to spill to disk and where to compute."""
         y_bytes = 0 if self.y is None else self.y.nbytes
         return COPIES * self.data.working.nbytes + self.weights.nbytes + y_bytes
 
@@ -306,7 +306,7 @@ class LazyBlock(Lazy):
         return block if self.unit is None else block.reweighted(self.unit)
 
     def reweighted(self, unit: Unit) -> LazyBlock:
-        """Return a block of the same matrices, checked before, with weights divided by a unit."""
+        """Return a block of the same matrices, now checked, with weights divided by a unit."""
         return replace(self, unit=unit)
 
 

@@ -1,4 +1,4 @@
-"""Open data as shards: arrays, files, Dask arrays or iterators, here or on workers."""
+"""Open data as shards: arrays, files, Dask arrays or iterators, in this process or on workers."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from divlearn.weights import check_weights
 Regularization = str | float | Shrinkage | None  # as in `divlearn.check_spd`
 _BLOCK_BYTES = 1 << 24
 _LEAST_ROWS = 256
-_BLOCKS_PER_THREAD = 4  # so that fast workers can take more blocks than slow ones
-_KEPT_SHARE = 0.5  # of the memory limit, for blocks; the rest is for results and the current block
+_BLOCKS_PER_THREAD = 4  # lets fast workers take more blocks than slow ones
+_BLOCK_SHARE = 0.5  # of the memory limit; the rest is for results and the current block
 _UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _LARGE_MAP = 1 << 30  # bytes of a memory map; joblib makes maps of arrays that fit in memory
 
@@ -101,15 +101,15 @@ def open_shards(
     client = None if dask is None else dask.connect()
     limit = _parse_limit(memory_limit) if client is None else None
     threads = 0 if client is None else sum(client.nthreads().values())
-    opened = open_sources(X, y, sample_weight, in_files=limit is not None)
-    sources = [part for one in opened for part in one.cut(_lengths(one.X, block_size, threads))]
+    arrays = open_sources(X, y, sample_weight, in_files=limit is not None)
+    sources = [block for a in arrays for block in a.cut(_lengths(a.X, block_size, threads))]
     shrinkage = learn_shrinkage(regularize, partial(_mean_sizes, sources))
     name: Any = engine if dask is None else dask.engine
     make_engine = partial(get_engine, name, dask.n_threads if dask else None, accuracy)
-    return _hold(sources, client, make_engine, shrinkage, limit)
+    return _make_shards(sources, client, make_engine, shrinkage, limit)
 
 
-def _hold(
+def _make_shards(
     sources: list[Source],
     client: Any,
     make_engine: Callable[[], Engine],
@@ -117,7 +117,7 @@ def _hold(
     limit: float | None,
 ) -> Shards:
     if client is None:
-        lazy = [LazyBlock(i, one, make_engine, shrinkage) for i, one in enumerate(sources)]
+        lazy = [LazyBlock(i, source, make_engine, shrinkage) for i, source in enumerate(sources)]
         shards = Shards(_load_first(lazy, limit), in_files=limit is not None)
     else:
         shards = DaskShards(client, sources, make_engine, shrinkage)
@@ -138,13 +138,13 @@ def _check_opened(X: Shards, y: Data, sample_weight: Data, regularize: Regulariz
 
 def _load_first(blocks: Sequence[LazyBlock], limit: float | None) -> list[Block | LazyBlock]:
     """Load the first blocks, which fit into half of the memory limit; others stay lazy."""
-    sizes = accumulate(COPIES * 8 * math.prod(one.source.X.shape) for one in blocks)
-    share = math.inf if limit is None else _KEPT_SHARE * limit
-    return [one.load() if size <= share else one for one, size in zip(blocks, sizes, strict=True)]
+    sizes = accumulate(COPIES * 8 * math.prod(block.source.X.shape) for block in blocks)
+    share = math.inf if limit is None else _BLOCK_SHARE * limit
+    return [b.load() if size <= share else b for b, size in zip(blocks, sizes, strict=True)]
 
 
 def _mean_sizes(sources: Sequence[Source]) -> tuple[RealArray, RealArray | None]:
-    """Mean eigenvalue of each matrix, which Dask computes for a Dask array, and the weights."""
+    """Mean eigenvalue of each matrix, computed by Dask for a Dask array, and the weights."""
     means = [np.asarray(mean_eigenvalues(load(source.X))) for source in sources]
     weights = [load(source.weights) for source in sources if source.weights is not None]
     return np.concatenate(means), np.concatenate(weights) if weights else None
@@ -154,10 +154,10 @@ def _parse_limit(limit: int | str | None) -> float | None:
     """Return the bytes of a memory limit such as "1.5 GB"."""
     if limit is None:
         return None
-    found = re.fullmatch(r"([\d.]+)\s*([a-z]*)", str(limit).strip().lower())
-    if isinstance(limit, bool) or not found or found[2] not in _UNITS:
+    match = re.fullmatch(r"([\d.]+)\s*([a-z]*)", str(limit).strip().lower())
+    if isinstance(limit, bool) or not match or match[2] not in _UNITS:
         raise ValueError(f'memory_limit={limit!r} must be a number of bytes, or text such as "2GB"')
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def _lengths(X: Data, block_size: int | None, threads: int) -> Sequence[int]:
@@ -181,7 +181,7 @@ def open_data(
     accuracy: str | float = "auto",
     regularize: Regularization = "raise",
 ) -> Shards:
-    """Open and check the data that an estimator is given; an array in memory is one block.
+    """Open and check the data of an estimator; an array in memory is one block.
 
     `Prepared` matrices were checked and regularized before.
     """
@@ -190,7 +190,7 @@ def open_data(
             X, y, sample_weight, engine=engine, accuracy=accuracy, regularize=regularize
         )
     assert not isinstance(engine, DaskEngine)
-    chosen = get_engine(engine, accuracy=accuracy)
+    engine = get_engine(engine, accuracy=accuracy)
     if isinstance(X, Prepared):
         matrices, shrinkage = X.matrices, None
     else:
@@ -201,13 +201,13 @@ def open_data(
     if y is not None:
         y = np.asarray(y)
         check_rows(y, len(matrices), "y")
-    shards = MemoryShards(block_in_memory(chosen, matrices, y, weights))
+    shards = MemoryShards(block_in_memory(engine, matrices, y, weights))
     shards.shrinkage = shrinkage
     return shards
 
 
 def open_training(estimator: Any, X: Data, *more: Data, **options: Any) -> Shards:
-    """Open training data, and store in `shrinkage_` how this and new data are regularized."""
+    """Open training data, and store the regularization for new data in `shrinkage_`."""
     options |= {"engine": engine_of(estimator), "regularize": estimator.regularize}
     shards = open_data(real_training(estimator, X), *more, **options)
     estimator.shrinkage_ = shards.shrinkage
@@ -241,7 +241,7 @@ def encode(
     X : shards, or what `open_shards` takes
     atoms, alpha, beta : as in `divlearn.engines.Engine.encode`
     gather : bool, default=True
-        Whether to bring the divergences here. If False they stay where the shards are, and the
+        Whether to return an array. If False the divergences stay where the shards are, and the
         methods of the shards take the result as ``parts``.
     **options
         Of `open_shards`.

@@ -1,4 +1,4 @@
-"""Shards: matrices in blocks, and computations over all blocks, here or on workers of Dask."""
+"""Shards: matrices in blocks, and computations over all blocks, local or on Dask workers."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class Shards:
 
     def __init__(self, blocks: Sequence[Block | LazyBlock], *, in_files: bool = False) -> None:
         self._blocks, self._in_files = list(blocks), in_files
-        lengths, seen, sizes, self._weights = zip(*self.map(_outline), strict=True)
+        lengths, weighted_counts, sizes, self._weights = zip(*self.map(_outline), strict=True)
         for number, size in enumerate(sizes):
             if size != sizes[0]:
                 raise ValueError(
                     f"shard {number} has matrices of size {size}, but shard 0 of size "
                     f"{sizes[0]}; all must have one size"
                 )
-        self.n_matrices, self.n_seen, self.d = sum(lengths), sum(seen), sizes[0]
+        self.n_matrices, self.n_seen, self.d = sum(lengths), sum(weighted_counts), sizes[0]
 
     def map(self, function: Function, *shared: object, parts: Sequence[Parts] = ()) -> list[Result]:
         """Call a function for each block and return the results."""
@@ -114,13 +114,13 @@ class Shards:
             yield self._call_block(i, common, *(part[i] for part in parts))
 
     def _merge(self, results: Iterator[Result], merge: Merge) -> Result:
-        """Merge neighbours in groups, and these again; few results are in memory at a time."""
+        """Merge neighbours in groups, and the groups likewise; few results are in memory."""
         groups = iter(lambda: list(islice(results, FAN_IN)), [])
         merged = (self._call(_merge, merge, *group) for group in groups)
         first = list(islice(merged, 2))
         return first[0] if len(first) == 1 else self._merge(chain(first, merged), merge)
 
-    # `DaskShards` overrides these, which call functions in this process.
+    # These call functions in this process; `DaskShards` overrides them.
 
     def _call_block(self, i: int, common: Result, *arguments: Result) -> Result:
         return self._call(_call_shared, common, self._blocks[i], *arguments)
@@ -139,14 +139,14 @@ class Shards:
         self._divide_weights(mean_weight(self._weights, self.n_seen))
 
     def _divide_weights(self, unit: Unit) -> None:
-        self._blocks = [one.reweighted(unit) for one in self._blocks]
+        self._blocks = [block.reweighted(unit) for block in self._blocks]
 
     def place(self, array: RealArray) -> RealArray:
         """Move an array to the device on which the engine keeps the matrices, if there is one."""
         return array
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
-        """Refuse the conversion, which functions for arrays in memory try."""
+        """Refuse the conversion, which functions for arrays in memory would try."""
         raise TypeError(
             f"X is {type(self).__name__} of {self.n_matrices} matrices, but must be an array in "
             "memory here; load them with X, y, sample_weight = "
@@ -203,14 +203,14 @@ class DaskShards(Shards):
         self._client = client
         columns = [
             client.compute(values) if is_dask_array(values[0]) else values
-            for values in zip(*((one.X, one.y, one.weights) for one in sources), strict=True)
+            for values in zip(*((s.X, s.y, s.weights) for s in sources), strict=True)
         ]
-        # Neighbours are on one worker, because their results are merged first.
+        # Neighbouring blocks share a worker, because their results are merged first.
         workers = sorted(client.nthreads())
         self._homes = [workers[i * len(workers) // len(sources)] for i in range(len(sources))]
-        # Arrays in memory have to travel to the workers once, which Dask would warn of.
+        # Arrays in memory are sent to the workers once; Dask would warn of that.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": 2**60}):
-            rows = zip((one.name for one in sources), *columns, strict=True)
+            rows = zip((source.name for source in sources), *columns, strict=True)
             blocks = [
                 self._submit(i, _load_block, make_engine, shrinkage, i, *row)
                 for i, row in enumerate(rows)
@@ -218,7 +218,7 @@ class DaskShards(Shards):
         super().__init__(blocks)
 
     def _submit(self, i: int, function: Function, *arguments: Result) -> Result:
-        """Call a function on the worker that has a block, or on any other if that is lost."""
+        """Call a function on the worker that has block i, or on another one if that is lost."""
         home = {"workers": [self._homes[i]], "allow_other_workers": True}
         return self._client.submit(function, *arguments, pure=False, **home)
 
@@ -229,7 +229,7 @@ class DaskShards(Shards):
         return self._client.submit(function, *arguments, pure=False)
 
     def _send(self, value: object) -> Result:
-        # As the result of a task, which Dask runs again if the worker that has it is lost.
+        # The value is the result of a task, which Dask repeats if the worker that has it is lost.
         return self._client.submit(lambda: value, pure=False)
 
     def _gather(self, results: list[Result]) -> list[Result]:
