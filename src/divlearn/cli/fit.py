@@ -136,7 +136,7 @@ def _fit(
             pipeline = make_pipeline(dataset.descriptor, classifier)
             save(pipeline, output, dataset.series[:1])  # `predict` then refuses covariances
     if out.interrupted:
-        out.say(f"Interrupted; the best model so far is fit_params: {classifier.message_}.")
+        out.say(f"Interrupted; the best model so far is kept: {classifier.message_}.")
         if checkpoint is not None and checkpoint.exists():
             out.say(f"{_RESUME.capitalize()} {checkpoint}.")
 

@@ -30,11 +30,11 @@ def one_of(option: str, names: Sequence[str]) -> Callable[[str | None], str | No
     return check
 
 
-def _parse_regularize(how: str) -> str | float:
+def _parse_regularize(text: str) -> str | float:
     try:
-        return how if how.isalpha() else float(how)
+        return text if text.isalpha() else float(text)
     except ValueError:
-        raise typer.BadParameter(f"{how!r} is neither raise, shrink nor a number") from None
+        raise typer.BadParameter(f"{text!r} is neither raise, shrink nor a number") from None
 
 
 Data = Annotated[
