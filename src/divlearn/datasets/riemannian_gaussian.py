@@ -168,7 +168,8 @@ def _find_mode(potential: Potential, zeros: RealArray) -> RealArray:
             return t
     raise ValueError(
         f"the potential lets {d} log-eigenvalues go beyond {_MAX_LOG_EIGENVALUE:g} in magnitude: "
-        f"its slope must soon exceed (d - 1) / 2 = {(d - 1) / 2:g} on both sides; take a steeper one"
+        f"its slope must soon exceed (d - 1) / 2 = {(d - 1) / 2:g} on both sides; take a steeper "
+        "one"
     )
 
 
