@@ -37,7 +37,7 @@ def evaluate(
 
     Ctrl-C keeps the folds that all classifiers completed.
 
-    Example: divlearn evaluate matrices.npz --cv 5 --report evaluation.html
+    Example: divlearn evaluate matrices.npz --cv 5 --report result.html
     """
     from divlearn import judge
     from divlearn.report import page_of
@@ -47,7 +47,7 @@ def evaluate(
     dataset = reading.read_data(out, data, matrices, labels, groups, regularize, reading.KEEP)
     group_labels = reading.keep_together(reading.require_labels(dataset, data), groups, out)
     with out.working("Cross-validating"):
-        evaluation = judge.evaluate(
+        result = judge.evaluate(
             dataset.matrices,
             dataset.labels,
             classifiers,
@@ -56,17 +56,15 @@ def evaluate(
             random_state=seed,
             regularize=regularize,
         )
-    reading.say_folds(evaluation.n_folds, cv, out)
-    show_evaluation(out, evaluation)
-    out.write_page(lambda: page_of(evaluation), evaluation.seconds)
+    reading.say_folds(result.n_folds, cv, out)
+    show_evaluation(out, result)
+    out.write_page(lambda: page_of(result), result.seconds)
     out.finish(
-        summary=evaluation.summary(),
-        message=evaluation.message,
-        n_folds=evaluation.n_folds,
+        summary=result.summary(),
+        message=result.message,
+        n_folds=result.n_folds,
         kept_together=group_labels is not None,
-        classifiers=[
-            vars(row) | {"versus_best": vars(row.versus_best)} for row in evaluation.table()
-        ],
+        classifiers=[vars(row) | {"versus_best": vars(row.versus_best)} for row in result.table()],
     )
 
 

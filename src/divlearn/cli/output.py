@@ -51,8 +51,9 @@ class Output:
     ) -> None:
         self.as_json = as_json
         self._report = report
-        if report is not None:
-            _require_libraries()
+        for name in ("jinja2", "plotly"):  # before the work, which would be lost
+            if report is not None and find_spec(name) is None:
+                raise ImportError(f'--report needs {name}: pip install "divlearn[report]"')
         check_paths(reads, [*writes, ("--report", report)], {"--report": _PAGES, **endings})
         self.dataset: Dataset | None = None  # the data of the command, for its digest
         self.interrupted = False  # whether work was interrupted with a result
@@ -135,13 +136,6 @@ class Output:
             print()
         if self.interrupted:
             raise typer.Exit(KEPT)
-
-
-def _require_libraries() -> None:
-    """Check before the work that a report can be made after it."""
-    for name in ("jinja2", "plotly"):
-        if find_spec(name) is None:
-            raise ImportError(f'--report needs {name}: pip install "divlearn[report]"')
 
 
 class Bars:

@@ -142,9 +142,8 @@ def make_recordings(
 
     .. math:: X = (I + \text{shift} \; G_s) \, A \, Z + u v^T
 
-    A class has four variants, which differ in the powers of the sources Z. Every subject s mixes
-    the sources slightly differently. An artifact, eight times as strong as the signal, has a random
-    pattern u.
+    A class has four variants, with different powers of the sources Z. Every subject s mixes them
+    slightly differently. An artifact, eight times as strong as the signal, has a random pattern u.
 
     Parameters
     ----------
@@ -235,10 +234,8 @@ class ClusterPlan:
     def make(
         self, sigma: RealArray, draw: Callable[[slice], RealArray], fix: str, return_centers: bool
     ) -> tuple[np.ndarray, ...]:
-        """Draw centres, and matrices around them in clusters of the spread ``sigma``.
-
-        ``draw`` returns factors F of matrices F F^T around the identity, for rows of the data.
-        """
+        """Draw centres, and matrices around them in clusters of the spread ``sigma``."""
+        # ``draw`` returns factors F of matrices F F^T around the identity, for rows of the data.
         X = np.empty((len(self.labels), self.d, self.d), self.dtype)
         try:
             # On small matrices, several threads of BLAS are slower than one.

@@ -77,11 +77,9 @@ def covariances(samples: RealArray) -> RealArray:
 
 
 def box_covariances(maps: RealArray, boxes: Boxes, coordinates: Mapping[int, int]) -> RealArray:
-    """Covariances of features, shape (n_features, height, width), over boxes of one image.
-
-    ``coordinates`` has the indices of features that are the row (0) or the column (1) of a pixel;
-    their covariances have a closed form.
-    """
+    """Covariances of features, shape (n_features, height, width), over boxes of one image."""
+    # ``coordinates`` has the indices of features that are the row (0) or the column (1) of a pixel;
+    # their covariances have a closed form.
     sizes = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     if sizes.sum() <= _INTEGRAL_COST * maps[0].size:
         return _direct(maps, boxes)

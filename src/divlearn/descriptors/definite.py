@@ -109,11 +109,9 @@ def least_floor(d: int, dtype: DTypeLike = np.float64) -> float:
 def ensure_definite(
     covariances: RealArray, floor: float, *, name: str = "X", variables: str = "features"
 ) -> RealArray:
-    """Shrink matrices towards their diagonals until eigenvalues of correlations are >= floor.
-
-    A variable without variance gets the floor times the mean variance of the others. The result is
-    the input itself if no matrix has to be changed.
-    """
+    """Shrink matrices towards their diagonals until eigenvalues of correlations are >= floor."""
+    # A variable without variance gets the floor times the mean variance of the others. The result
+    # is the input itself if no matrix has to be changed.
     leading, d = covariances.shape[:-2], covariances.shape[-1]
     matrices = covariances.reshape(-1, d, d)
     constant = np.diagonal(matrices, axis1=1, axis2=2) <= 0

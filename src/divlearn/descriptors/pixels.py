@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -333,7 +332,7 @@ def pixel_features(images: RealArray, features: Sequence[Feature]) -> tuple[Real
     """Compute features, shape (n_images, n_features, height, width), and their names."""
     planes = _Planes(images)
     names, blocks = zip(*(_compute(feature, planes) for feature in features), strict=True)
-    return np.concatenate(blocks, axis=1), list(chain.from_iterable(names))
+    return np.concatenate(blocks, axis=1), [name for group in names for name in group]
 
 
 def _compute(feature: Feature, planes: _Planes) -> tuple[Sequence[str], RealArray]:

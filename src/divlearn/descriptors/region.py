@@ -141,17 +141,14 @@ class RegionCovariance(MatrixTransformer):
         image = next(pixels.stacks(pixels.check_images(X)[:1], 1)).images
         self._set_or_check_count(image.shape[-1], "channels", reset=True)
         preset = pixels.get_preset(self.features)
-        self.feature_names_ = self._compute_names(image, preset)
+        # A corner of the image is enough for the names, unless a function of the user needs all.
+        built_in = all(isinstance(feature, str | GaborBank) for feature in preset.features)
+        side = pixels.SMALLEST_SIDE if built_in else None
+        self.feature_names_ = pixels.pixel_features(image[:, :side, :side], preset.features)[1]
         preset.check_kept(self.feature_names_)
         check_floor(self.floor, d=len(self.feature_names_))
         self._get_boxes(image.shape[1:3], None, 0)
         return []
-
-    def _compute_names(self, image: RealArray, preset: Preset) -> list[str]:
-        # Only functions of users need the whole image to return planes, which are counted here.
-        if all(isinstance(feature, str | GaborBank) for feature in preset.features):
-            image = image[:, : pixels.SMALLEST_SIDE, : pixels.SMALLEST_SIDE]
-        return pixels.pixel_features(image, preset.features)[1]
 
     def transform(self, X: Images) -> RealArray:
         """Describe images, given as in `fit`.

@@ -166,7 +166,7 @@ class SeriesTransformer(MatrixTransformer, ABC):
 
 Estimator = Callable[[RealArray], ArrayLike]
 
-_SHRINKAGE_ESTIMATORS: dict[str, Estimator] = {
+_SHRINKAGE: dict[str, Estimator] = {
     "lwf": lambda centred: ledoit_wolf(centred.T, assume_centered=True)[0],
     "oas": lambda centred: oas(centred.T, assume_centered=True)[0],
 }
@@ -242,9 +242,7 @@ class GaussianEmbedding(SeriesTransformer):
     def _describe(self, series: Series, floor: float) -> RealArray:
         d = series.n_channels
         # Sample covariances are computed for all series at once, others for each series.
-        estimator = self.estimator
-        if not callable(estimator):
-            estimator = _SHRINKAGE_ESTIMATORS.get(estimator)
+        estimator = self.estimator if callable(self.estimator) else _SHRINKAGE.get(self.estimator)
         P = series.map(lambda block: _moments(block, estimator))
         S = check_symmetric(P[:, :d, :d], name="covariance of X", graded=True)
         S = ensure_definite(S + float(self.noise) ** 2 * np.eye(d), floor, variables="channels")
@@ -259,7 +257,7 @@ class GaussianEmbedding(SeriesTransformer):
 
     def _check_parameters(self) -> None:
         check_number(self.noise, "noise")
-        if not callable(self.estimator) and self.estimator not in ("cov", *_SHRINKAGE_ESTIMATORS):
+        if not callable(self.estimator) and self.estimator not in ("cov", *_SHRINKAGE):
             raise ValueError(
                 f'estimator={self.estimator!r} must be "cov", "lwf", "oas" or a callable'
             )

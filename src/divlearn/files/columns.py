@@ -58,12 +58,10 @@ def choose(
     groups: str | Path | None,
     square: bool,
 ) -> tuple[Column, Column, Column, dict[str, Column]]:
-    """Choose arrays by the names of arguments, by default by the rules that `load_spd` documents.
-
-    Returned are matrices, labels, groups, and other arrays by name: ``files``, and those that look
-    like groups. If the file is split, each column has the training and the test array. Labels and
-    groups that are a path are in another file; the column is then empty.
-    """
+    """Choose arrays by names, by default by the rules that `load_spd` documents."""
+    # Returned are matrices, labels, groups, and other arrays by name: ``files``, and those that
+    # look like groups. If the file is split, each column has the training and the test array.
+    # Labels and groups that are a path are in another file; the column is then empty.
     # Arrays inside HDF5 groups are known by the last part of their path, if it is unique.
     ends = Counter(_end(variable.name) for variable in variables)
     by_name: dict[str, Variable] = {}
@@ -82,9 +80,7 @@ def choose(
         group_column = _find_column(by_name, groups, parts) or (_get(by_name, groups, "groups"),)
     chosen = {*parts, *label_column, *group_column}
     columns = {name: _find_column(by_name, name, parts) for name in (FILES, *GROUP_NAMES)}
-    others = {
-        name: column for name, column in columns.items() if column and chosen.isdisjoint(column)
-    }
+    others = {name: c for name, c in columns.items() if c and chosen.isdisjoint(c)}
     return parts, label_column, group_column, others
 
 
@@ -103,17 +99,14 @@ def _choose_matrices(by_name: dict[str, Variable], name: str | None, square: boo
         return (_get(by_name, name, "matrices"),)
     # An unreadable array is a candidate, so that its error is raised.
     usual = [by_name[key] for key in MATRIX_NAMES if key in by_name]
-    candidates: list[Column] = [
-        (variable,) for variable in usual if _is_stack(variable, square) or variable.refusal
-    ]
+    candidates: list[Column] = [(v,) for v in usual if _is_stack(v, square) or v.refusal]
     if split := _find_split(by_name, MATRIX_NAMES):
         candidates.append(split)
-    if not candidates:
-        candidates = [(variable,) for variable in by_name.values() if _is_stack(variable, square)]
+    candidates = candidates or [(v,) for v in by_name.values() if _is_stack(v, square)]
     if not candidates:
         raise Refusal(
             "it has no stack of square matrices, an array with three axes of which the last or the "
-            f"first two are equal; {_list_arrays(by_name)}; save one of shape (n_matrices, d, d)"
+            f"first two are equal; {_listing(by_name)}; save one of shape (n_matrices, d, d)"
         )
     if len(candidates) > 1:
         shown = [variable for column in candidates[:_N_SHOWN] for variable in column]
@@ -130,12 +123,12 @@ def _choose_labels(by_name: dict[str, Variable], name: str | None, parts: Column
         part = _part_of(parts[0].name)
     elif split := _find_split(by_name, LABEL_NAMES):
         return split
-    elif single := [key for part in _PARTS for key in _label_names(part) if key in by_name]:
+    elif single := [k for p in _PARTS for k in _join_names(LABEL_NAMES, p) if k in by_name]:
         raise Refusal(
             f"of the two parts of the split only {single[0]} has labels; add the others, or "
             "choose one part with matrices="
         )
-    names = _label_names(part) if part else LABEL_NAMES
+    names = _join_names(LABEL_NAMES, part) if part else LABEL_NAMES
     variables = [by_name[key] for key in names if key in by_name]
     candidates = tuple(variable for variable in variables if variable not in parts)
     if len(candidates) > 1:
@@ -154,19 +147,14 @@ def _join_part(name: str, part: str) -> tuple[str, str]:
     return f"{name}_{part}", f"{part}_{name}"
 
 
-def _label_names(part: str) -> tuple[str, ...]:
-    return tuple(joined for name in LABEL_NAMES for joined in _join_part(name, part))
+def _join_names(names: Sequence[str], part: str) -> list[str]:
+    return [joined for name in names for joined in _join_part(name, part)]
 
 
 def _part_of(name: str) -> str:
     """Return the part, "train" or "test", that the name of an array of matrices has, or ""."""
-    part_by_name = {
-        joined: part
-        for part in _PARTS
-        for matrix_name in MATRIX_NAMES
-        for joined in _join_part(matrix_name, part)
-    }
-    return part_by_name.get(_end(name), "")
+    end = _end(name)
+    return next((part for part in _PARTS if end in _join_names(MATRIX_NAMES, part)), "")
 
 
 def _find_split(by_name: dict[str, Variable], names: Sequence[str]) -> Column:
@@ -187,9 +175,7 @@ def _get(by_name: dict[str, Variable], name: str, argument: str) -> Variable:
     by_path = {variable.name: variable for variable in by_name.values()}
     variable = by_path.get(name.strip("/"), by_name.get(name))
     if variable is None:
-        raise Refusal(
-            f"{argument}={name!r} is not in it; {_list_arrays(by_name)}; name one of these"
-        )
+        raise Refusal(f"{argument}={name!r} is not in it; {_listing(by_name)}; name one of these")
     return variable
 
 
@@ -197,7 +183,7 @@ def _end(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _list_arrays(by_name: dict[str, Variable]) -> str:
+def _listing(by_name: dict[str, Variable]) -> str:
     shown = ", ".join(str(variable) for variable in list(by_name.values())[:_N_SHOWN])
     more = f" and {len(by_name) - _N_SHOWN} more" if len(by_name) > _N_SHOWN else ""
     return f"it holds {shown or 'no arrays'}{more}"

@@ -53,7 +53,7 @@ def open_matlab(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
     """List the arrays of a level 5 file; they can be read inside the context."""
     file.seek(126)
     order = "<" if file.read(2) == b"IM" else ">"
-    variables = [_describe(file, order, span) for span in _find_variables(file, size, order)]
+    variables = [_describe(file, order, *span) for span in _find_variables(file, size, order)]
     # MATLAB itself writes an unnamed variable, on the storage of objects.
     yield [variable for variable in variables if variable.name]
 
@@ -73,10 +73,9 @@ def _find_variables(file: BinaryIO, size: int, order: str) -> Iterator[tuple[int
         position += 8 + n_bytes
 
 
-def _describe(file: BinaryIO, order: str, span: tuple[int, int]) -> Variable:
+def _describe(file: BinaryIO, order: str, position: int, n_bytes: int) -> Variable:
     from scipy.io import whosmat
 
-    position, n_bytes = span
     file.seek(position)
     start = file.read(min(n_bytes, _HEADER_BYTES))
     if _is_compressed(start, order):
@@ -92,15 +91,14 @@ def _describe(file: BinaryIO, order: str, span: tuple[int, int]) -> Variable:
             "array of strings",
         )
     dtype = np.dtype(_DTYPES.get(class_name, class_name))
-    return Variable(name, shape, dtype, partial(_read, file, order, name, dtype, span))
+    return Variable(name, shape, dtype, partial(_read, file, order, name, dtype, position, n_bytes))
 
 
 def _read(
-    file: BinaryIO, order: str, name: str, dtype: np.dtype, span: tuple[int, int], limit: int
+    file: BinaryIO, order: str, name: str, dtype: np.dtype, position: int, n_bytes: int, limit: int
 ) -> np.ndarray:
     from scipy.io import loadmat
 
-    position, n_bytes = span
     check_limit(n_bytes - _HEADER_BYTES, limit, f"the entries of {quote(name)}")
     file.seek(position)
     content = _inflate(file.read(n_bytes), order, limit, quote(name))
@@ -215,11 +213,8 @@ def open_hdf5(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
     with h5py.File(file, "r") as store:
         links: dict[str, Handle] = {}
         store.visititems_links(links.__setitem__)
-        datasets = (
-            _describe_dataset(h5py, store, name, link)
-            for name, link in links.items()
-            if not name.startswith(_MATLAB_GROUPS)
-        )
+        names = [name for name in links if not name.startswith(_MATLAB_GROUPS)]
+        datasets = (_describe_dataset(h5py, store, name, links[name]) for name in names)
         yield [variable for variable in datasets if variable]
 
 

@@ -71,10 +71,9 @@ def read_spd(
     regularize: str | float | None = "raise",
     square: bool = True,
 ) -> SPDFile:
-    """Read a file as `load_spd` documents; no check if ``regularize`` is None or ``square`` false.
-
-    A `Path` of labels or groups names another file.
-    """
+    """Read a file as `load_spd` documents."""
+    # There is no check if ``regularize`` is None or ``square`` is False. A `Path` of labels or
+    # groups names another file.
     limit = check_count(limit, "limit", fix=", a number of bytes")
     path = Path(path).expanduser()
     with open_regular(path, path.name) as file, explaining(path.name, limit):

@@ -98,11 +98,9 @@ class Variable:
         return math.prod(self.shape) * itemsize
 
     def __str__(self) -> str:
-        if self.refusal:
-            return f"{quote(self.name)} (unreadable)"
-        return (
-            f"{quote(self.name)} {self.shape} {'text' if self.dtype.kind in 'SU' else self.dtype}"
-        )
+        dtype = "text" if self.dtype.kind in "SU" else self.dtype
+        content = "(unreadable)" if self.refusal else f"{self.shape} {dtype}"
+        return f"{quote(self.name)} {content}"
 
 
 def quote(name: str) -> str:

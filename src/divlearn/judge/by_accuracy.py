@@ -78,15 +78,10 @@ def judge_by_accuracy(
     # Means are first: they win ties with neighbours, which take longer to compute.
     correct = np.concatenate([by_means[:, :, judged], by_neighbours[:-1]], axis=1)
     groups = None if groups is None else groups[judged]
-    message = _say_judged(len(judged), len(drawn), len(codes))
+    message = say_how_many(len(judged), len(drawn), "matrices were judged")
+    if len(drawn) < len(codes):
+        message += f", drawn from {len(codes):,}, by neighbours and means of all"
     return _answer(correct, codes[judged], folds[judged], groups, alphas, betas, message)
-
-
-def _say_judged(n_judged: int, n_drawn: int, n_matrices: int) -> str:
-    message = say_how_many(n_judged, n_drawn, "matrices were judged")
-    if n_drawn == n_matrices:
-        return message
-    return f"{message}, drawn from {n_matrices:,}, by neighbours and means of all"
 
 
 def _answer(
@@ -213,11 +208,9 @@ def _recommend(
 def judge_means(
     matrices: RealArray, codes: Indices, folds: Indices, points: RealArray, engine: Engine
 ) -> Flags:
-    """Tell whether the nearest mean has the same class, leaving out each fold in turn.
-
-    The flags have shape (n_folds, n_points, n_matrices); the means for a matrix are computed
-    without the left-out fold and without the fold of the matrix.
-    """
+    """Tell whether the nearest mean has the same class, leaving out each fold in turn."""
+    # The flags have shape (n_folds, n_points, n_matrices); the means for a matrix are computed
+    # without the left-out fold and without the fold of the matrix.
     flags = []
     with limit_blas(1):  # starting threads would take longer than the work on these matrices
         for alpha, beta in track(points.tolist(), "divergences of means"):

@@ -195,18 +195,14 @@ def channel_importance(
     >>> [row.name for row in importance.table() if row.p_value < 0.05]
     ['C3']
     """
-    n_repeats = _check_repeats(method, n_repeats)
+    check_name(method, "method", ("permute", "drop"))
+    n_repeats = check_count(n_repeats, "n_repeats")
+    if method == "drop":
+        n_repeats = 0
     data, width = check_folded(X, y, groups, regularize), 1 + is_complex(X)  # rows of a channel
     sets = _check_channels(channels, data.matrices.shape[-1] // width)
     with user_call(), narrated("channel_importance", verbose):
         return _measure(estimator, data, sets, width, n_repeats, cv, random_state, regularize)
-
-
-def _check_repeats(method: str, n_repeats: int) -> int:
-    """Return the number of permutations, zero where channels are dropped."""
-    check_name(method, "method", ("permute", "drop"))
-    n_repeats = check_count(n_repeats, "n_repeats")
-    return n_repeats if method == "permute" else 0
 
 
 def _measure(
@@ -221,11 +217,14 @@ def _measure(
 ) -> ChannelImportance:
     rng = check_random_state(random_state)
     folds = data.folds(cv, rng)
-    if n_repeats:
-        _check_folds(folds, data)
+    for number, (_, held_out) in enumerate(folds):
+        if n_repeats and len(np.unique(data.codes[held_out])) < 2:
+            raise ValueError(
+                f"fold {number} holds out 1 class, must hold out >= 2 to permute channels between "
+                'classes; pass another cv, or method="drop"'
+            )
     set_rows = [
-        [width * channel + k for channel in channels for k in range(width)]
-        for channels in sets.values()
+        [width * i + k for i in channels for k in range(width)] for channels in sets.values()
     ]
     flags: list[RealArray] = []
     with stoppable(lambda: flags):
@@ -274,15 +273,6 @@ def _check_channels(channels: Channels | None, d: int) -> dict[str, tuple[int, .
     return sets
 
 
-def _check_folds(folds: Sequence[Fold], data: Labelled) -> None:
-    for number, (_, held_out) in enumerate(folds):
-        if len(np.unique(data.codes[held_out])) < 2:
-            raise ValueError(
-                f"fold {number} holds out 1 class, must hold out >= 2 to permute channels between "
-                'classes; pass another cv, or method="drop"'
-            )
-
-
 def _judge_fold(
     estimator: BaseEstimator,
     data: Labelled,
@@ -292,10 +282,8 @@ def _judge_fold(
     n_repeats: int,
     rng: np.random.RandomState,
 ) -> RealArray:
-    """Whether held-out matrices are right with all channels, then without each set of rows.
-
-    The rows are permuted ``n_repeats`` times, or dropped if this is zero.
-    """
+    """Whether held-out matrices are right with all channels, then without each set of rows."""
+    # The rows are permuted ``n_repeats`` times, or dropped if this is zero.
     train, test = regularize_fold(data, fold, regularize)
     truth, model = data.y[fold[1]], fit_fold(estimator, data, fold, train)
     right = [model.predict(test) == truth]

@@ -211,12 +211,12 @@ def _examine_copies(matrices: RealArray, labels: Labels | None) -> list[Finding]
     if contradicting:
         text = f"{len(contradicting)} repeated with different labels"
         advice = "at most one label can be right: drop the others"
-        rows = np.concatenate(contradicting)
-        findings.append(_make_finding("copies under different labels", rows, text, advice))
+        kind, copies = "copies under different labels", np.concatenate(contradicting)
+        findings.append(_make_finding(kind, copies, text, advice))
     if agreeing:
         advice = "drop copies: with one in training and one in test data a test is too easy"
-        rows, text = np.concatenate(agreeing), f"{len(agreeing)} repeated"
-        findings.append(_make_finding("copies", rows, text, advice))
+        copies, text = np.concatenate(agreeing), f"{len(agreeing)} repeated"
+        findings.append(_make_finding("copies", copies, text, advice))
     return findings
 
 

@@ -124,10 +124,8 @@ def compare_all(
 ) -> dict[frozenset[str], float]:
     """Compute adjusted p-values of no difference between each two classifiers, by their names."""
     pairs = list(combinations(correct, 2))
-    if not pairs:
-        return {}
     gains = [weights * (correct[first].astype(float) - correct[second]) for first, second in pairs]
-    p_values = compare_jointly(np.array(gains), groups)
+    p_values = compare_jointly(np.array(gains), groups) if pairs else np.empty(0)
     return {frozenset(pair): float(p) for pair, p in zip(pairs, p_values, strict=True)}
 
 

@@ -71,7 +71,11 @@ def which_divergence(
         default = _LIKELIHOOD_GRID if y is None else None
         axes = _check_axis(alphas, "alphas", default), _check_axis(betas, "betas", default)
         if y is None:
-            _refuse_groups(groups)
+            if groups is not None:
+                raise ValueError(
+                    "groups must be None without labels: the likelihood holds nothing out; leave "
+                    "out groups, or pass y"
+                )
             matrices = check_spd(X, regularize=regularize, ndim=3)
             return _by_likelihood(matrices, *axes, get_engine(engine))
         matrices = check_spd(real_form(X), regularize=regularize, ndim=3)
@@ -79,14 +83,6 @@ def which_divergence(
         folds = _draw_folds(data, check_count(cv, "cv", least=2), random_state)
         engine = get_engine(engine, accuracy=LEARNING_ACCURACY)
         return judge_by_accuracy(matrices, data.codes, folds, units, *axes, engine)
-
-
-def _refuse_groups(groups: ArrayLike | None) -> None:
-    if groups is not None:
-        raise ValueError(
-            "groups must be None without labels: the likelihood holds nothing out; leave out "
-            "groups, or pass y"
-        )
 
 
 def _draw_folds(data: Labelled, cv: int, random_state: RandomState) -> Indices:

@@ -301,10 +301,8 @@ class Recordings(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def guarded(model: BaseEstimator, X: Any = None) -> BaseEstimator:
-    """Put `Recordings` in front of a fitted pipeline of recordings, if its first step needs it.
-
-    X are some of the samples it was fitted to; without X, the class of the first step decides.
-    """
+    """Put `Recordings` in front of a fitted pipeline of recordings, if its first step needs it."""
+    # X are some of the samples it was fitted to; without X, the class of the first step decides.
     if hasattr(model, "best_estimator_"):
         search = copy(model)
         search.best_estimator_ = guarded(model.best_estimator_, X)
@@ -316,18 +314,16 @@ def guarded(model: BaseEstimator, X: Any = None) -> BaseEstimator:
         first = first.steps[0][1]
     if type(first).__module__.startswith("divlearn."):  # it refuses covariances itself
         return model
-    if X is None:
-        needs_guard, guard = _takes_recordings(first), Recordings()
-    else:
-        sample, guard = np.asarray(X[0]), Recordings().fit(X)
-        needs_guard = sample.ndim == 2 and not are_covariances(sample[None])
-    if not needs_guard:
+    if not _takes_recordings(first, X):
         return model
-    pipeline = copy(model)
-    pipeline.steps = [("recordings", guard), *model.steps]
+    pipeline, guard = copy(model), Recordings()
+    pipeline.steps = [("recordings", guard if X is None else guard.fit(X)), *model.steps]
     return pipeline
 
 
-def _takes_recordings(step: object) -> bool:
+def _takes_recordings(step: object, X: Any) -> bool:
+    if X is not None:
+        sample = np.asarray(X[0])
+        return sample.ndim == 2 and not are_covariances(sample[None])
     modules = {cls.__module__ for cls in type(step).__mro__}
     return "pyriemann.estimation" in modules and type(step).__name__ not in _TAKE_MATRICES

@@ -188,9 +188,7 @@ def _join_generator(state: Mapping[str, object]) -> np.random.Generator:
 
 def _split_requests(value: MetadataRequest) -> tuple[str, dict[str, Requests]]:
     # The owner is the model itself; its name is for display only.
-    methods = {
-        name: method.requests for name, method in vars(value).items() if hasattr(method, "requests")
-    }
+    methods = {key: m.requests for key, m in vars(value).items() if hasattr(m, "requests")}
     return type(value.owner).__name__, methods
 
 

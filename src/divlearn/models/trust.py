@@ -101,10 +101,8 @@ def _is_harmless(value: object) -> bool:
     if (is_estimator and is_checked and is_inside(module, PACKAGES)) or is_inside(module, _PURE):
         return True
     # Dataclasses of engines are passed to compiled code.
-    is_dataclass = dataclasses.is_dataclass(value) and is_inside(module, ["divlearn"])
-    return issubclass(value, np.generic) or (
-        is_dataclass and not is_inside(module, ["divlearn.engines"])
-    )
+    in_python = is_inside(module, ["divlearn"]) and not is_inside(module, ["divlearn.engines"])
+    return issubclass(value, np.generic) or (in_python and dataclasses.is_dataclass(value))
 
 
 def add_defaults(cls: type, values: dict[str, object]) -> dict[str, object]:
@@ -113,11 +111,8 @@ def add_defaults(cls: type, values: dict[str, object]) -> dict[str, object]:
     if not (is_dataclass or issubclass(cls, BaseEstimator)):
         return values
     parameters = inspect.signature(cls).parameters
-    values = values | {
-        name: parameter.default
-        for name, parameter in parameters.items()
-        if name not in values and parameter.default is not inspect.Parameter.empty
-    }
+    defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
+    values = values | {name: defaults[name] for name in defaults if name not in values}
     if is_dataclass and (wrong := values.keys() ^ parameters.keys()):
         raise Damage(f"its {cls.__name__} differs from its class in {', '.join(sorted(wrong))}")
     return values

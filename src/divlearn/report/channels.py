@@ -44,16 +44,10 @@ class ChannelImportanceDisplay(Display):
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw one row for every set of channels, the most important at the top."""
-        rows = self.found.table()
+        table = self.found.table()
+        rows = [(row.name, row.importance, row.standard_error) for row in table]
         ax = self._set_axes(ax, (7.0, 1.2 + 0.3 * len(rows)))
-        colours = [BEST if row.p_value < SIGNIFICANT else COLOUR for row in rows]
-        draw_ranking(
-            ax,
-            [
-                (row.name, row.importance, row.standard_error, colour)
-                for row, colour in zip(rows, colours, strict=True)
-            ],
-        )
+        draw_ranking(ax, rows, [BEST if row.p_value < SIGNIFICANT else COLOUR for row in table])
         ax.axvline(0, color="#bbbbbb", linewidth=1, zorder=0)
         ax.set_xlabel("accuracy lost, in points")
         ax.set_title(f"{self.found.n_matrices} matrices, {self.found.accuracy:.1%} right")
@@ -110,14 +104,11 @@ def _scalp_map(importance: ChannelImportance) -> list[Section]:
     except ImportError:
         return []
     names, built_in = list(importance.channels), mne.channels.get_builtin_montages()
-    montage_name = next((name for name in _MONTAGES if name in built_in), None)
-    if montage_name is None:
-        return []
-    montage = mne.channels.make_standard_montage(montage_name)
-    if not set(names) <= set(montage.ch_names):
+    montages = [mne.channels.make_standard_montage(name) for name in _MONTAGES if name in built_in]
+    if not montages or not set(names) <= set(montages[0].ch_names):
         return []
     figure = import_module("matplotlib.figure").Figure((5.0, 4.2), layout="constrained")
-    ax, info = figure.add_subplot(), mne.create_info(names, 1.0, "eeg").set_montage(montage)
+    ax, info = figure.add_subplot(), mne.create_info(names, 1.0, "eeg").set_montage(montages[0])
     image, _ = mne.viz.plot_topomap(
         100 * importance.importances, info, axes=ax, names=names, show=False
     )

@@ -50,10 +50,10 @@ class Display:
         return ax
 
 
-def draw_ranking(ax: Axes, rows: Sequence[tuple[str, float, float, str]]) -> None:
-    """Draw rows of (name, share, error, colour) in percent, the first at the top."""
-    for y, (_, share, error, colour) in enumerate(rows):
-        ax.errorbar(100 * share, y, xerr=100 * error, fmt="o", capsize=4, color=colour)
+def draw_ranking(ax: Axes, rows: Sequence[tuple[str, float, float]], colours: list[str]) -> None:
+    """Draw rows of (name, share, standard error) in percent, the first at the top."""
+    for y, (_, share, error) in enumerate(rows):
+        ax.errorbar(100 * share, y, xerr=100 * error, fmt="o", capsize=4, color=colours[y])
     ax.set_yticks(range(len(rows)), [name for name, *_ in rows])
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.grid(axis="x", alpha=0.3)
@@ -80,16 +80,10 @@ class EvaluationDisplay(Display):
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw one row for every classifier, the best at the top."""
-        rows = self.evaluation.table()
+        table = self.evaluation.table()
+        rows = [(row.name, row.accuracy, row.standard_error) for row in table]
         ax = self._set_axes(ax, (7.0, 1.2 + 0.4 * len(rows)))
-        colours = [BEST, *[COLOUR] * (len(rows) - 1)]
-        draw_ranking(
-            ax,
-            [
-                (row.name, row.accuracy, row.standard_error, colour)
-                for row, colour in zip(rows, colours, strict=True)
-            ],
-        )
+        draw_ranking(ax, rows, [BEST, *[COLOUR] * (len(rows) - 1)])
         ax.set_xlabel("accuracy in %, with its standard error")
         ax.set_title(f"{self.evaluation.n_matrices} matrices, {self.evaluation.n_folds} folds")
         return self
@@ -146,9 +140,8 @@ class ClusterDisplay(Display):
         """Draw matrices X, shape (n_matrices, d, d), by the components of their logarithms."""
         matrices, centers = check_new(estimator, X), centers_of(estimator)
         # A column of zeros gives 1 x 1 matrices a second direction.
-        vectors, center_vectors = (
-            np.pad(log_vectors(stack), ((0, 0), (0, 1))) for stack in (matrices, centers)
-        )
+        vectors = np.pad(log_vectors(matrices), ((0, 0), (0, 1)))
+        center_vectors = np.pad(log_vectors(centers), ((0, 0), (0, 1)))
         pca = PCA(2, svd_solver="full").fit(vectors)
         labels = estimator.predict(matrices)
         return cls(pca.transform(vectors), labels, pca.transform(center_vectors)).plot(ax)

@@ -110,7 +110,9 @@ def _map(
     floor: float | None,
 ) -> BaseTraceType:
     """Draw the values as a heat map."""
-    low, high = _colour_range(values, floor)
+    low, high, finite = None, None, values[np.isfinite(values)]
+    if floor is not None and finite.size and floor < finite.max():
+        low, high = max(floor, finite.min()), finite.max()
     point, name = f"{_ALPHA} = %{{x}}, {_BETA} = %{{y}}", literal(label)
     # The bar is at the lower end of the figure, below the title of the axis.
     position = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"}
@@ -269,13 +271,6 @@ def _merge(learned: Sequence[tuple[float, float, str]]) -> list[tuple[Point, str
         for point, texts in texts_by_point.items()
         for n_more in [len(texts) - _N_TEXTS]
     ]
-
-
-def _colour_range(values: RealArray, floor: float | None) -> tuple[float | None, float | None]:
-    finite = values[np.isfinite(values)]
-    if floor is None or not finite.size or floor >= finite.max():
-        return None, None
-    return max(floor, finite.min()), finite.max()
 
 
 def _locate(axis: RealArray, value: float) -> int | None:

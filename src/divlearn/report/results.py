@@ -81,9 +81,8 @@ def _(answer: WhichDivergence) -> Page:
     lines = say_answer(answer)
     if answer.message.startswith("interrupted"):
         lines.append(as_sentence(answer.message))
-    by_accuracy = answer.criterion == "accuracy"
-    sections = _accuracy_sections(answer) if by_accuracy else _likelihood_sections(answer)
-    return _answer("Which divergence?", "\n".join(lines), sections)
+    make_sections = _accuracy_sections if answer.criterion == "accuracy" else _likelihood_sections
+    return _answer("Which divergence?", "\n".join(lines), make_sections(answer))
 
 
 def _accuracy_sections(answer: WhichDivergence) -> list[Section]:
@@ -161,18 +160,12 @@ def _likelihood_sections(answer: WhichDivergence) -> list[Section]:
 
 def _named_rows(answer: WhichDivergence, scale: int, attribute: str) -> list[list[object]]:
     """Rows of a table. A phone cuts off the last columns, which are on the map as well."""
-    return [
-        [
-            TITLES[name],
-            row.score,
-            getattr(row, attribute),
-            row.p_value,
-            (scale * row.difference, scale * row.standard_error),
-            row.alpha,
-            row.beta,
-        ]
-        for name, row in answer.named.items()
-    ]
+    rows = []
+    for name, row in answer.named.items():
+        ahead = (scale * row.difference, scale * row.standard_error)
+        values = [row.score, getattr(row, attribute), row.p_value, ahead, row.alpha, row.beta]
+        rows.append([TITLES[name], *values])
+    return rows
 
 
 def _named_table(rows: list[list[object]], formats: dict[str, str], note: str) -> Section:
@@ -182,7 +175,8 @@ def _named_table(rows: list[list[object]], formats: dict[str, str], note: str) -
 
 @page_of.register
 def _(evaluation: Evaluation) -> Page:
-    best, table = evaluation.best, evaluation.table()
+    table = evaluation.table()
+    best, *others = [row.name for row in table]
     formats = {"accuracy": ".1%", "behind the best": ".1f", "p": ".2g", "seconds": ".1f"}
     rows = [
         [
@@ -207,26 +201,19 @@ def _(evaluation: Evaluation) -> Page:
             f"best classifier are in percentage points on the same matrices, with p-values "
             f"({evaluation.test}). A name leads to its confusion matrix.",
         ),
-        _confusions(evaluation, [row.name for row in table]),
+        confusion_section(
+            "Confusion matrices",
+            evaluation.classes.tolist(),
+            {name: evaluation.confusion(name) for name in (best, *others)},
+            note="Rows are true classes, columns predicted ones.",
+            remarks={name: _say_pair(evaluation, best, name) for name in others},
+        ),
     ]
-    others = [row.name for row in table if row.name != best]
     baselines = [name for name in others if name not in _OWN_CLASSIFIERS]
     if others:
         rival = (baselines or others)[0]
         sections.append(_disagreements(evaluation, best, rival))
     return _answer("Which classifier?", evaluation.summary(), sections)
-
-
-def _confusions(evaluation: Evaluation, names: Sequence[str]) -> Section:
-    """Confusion matrices of all classifiers; all but the first are compared with it."""
-    best, *others = names
-    return confusion_section(
-        "Confusion matrices",
-        evaluation.classes.tolist(),
-        {name: evaluation.confusion(name) for name in names},
-        note="Rows are true classes, columns predicted ones.",
-        remarks={name: _say_pair(evaluation, best, name) for name in others},
-    )
 
 
 def _say_pair(evaluation: Evaluation, best: str, other: str) -> str:

@@ -63,11 +63,9 @@ def table_section(
     formats: Mapping[str, str] | None = None,
     anchors: Sequence[str] = (),
 ) -> Section:
-    """Make a table; None and NaN are missing values, sorted last, a pair is a value and its error.
-
-    ``bold`` are indices of rows, ``formats`` are formats of numbers by heading, such as ".1%", and
-    ``anchors`` are the ids that the first cells of rows link to.
-    """
+    """Make a table; None and NaN are missing and sorted last, a pair is a value and its error."""
+    # ``bold`` are indices of rows, ``formats`` are formats of numbers by heading, such as ".1%",
+    # and ``anchors`` are the ids that the first cells of rows link to.
     numeric = [_is_numeric([row[column] for row in rows]) for column in range(len(headings))]
     specs, bold_rows = [(formats or {}).get(heading, "") for heading in headings], set(bold)
     cells = [

@@ -291,21 +291,20 @@ def _gradient_in_data(
     engine: Engine, X: Tensor, atoms: Tensor, alpha: Tensor, beta: Tensor, cotangent: Tensor
 ) -> Tensor:
     """Compute the gradient in X as that in atoms, with X and atoms exchanged."""
-    n_atoms = len(atoms)
-    last = (n_atoms,) if cotangent.ndim == 2 else (n_atoms, 1)
-    shape = np.broadcast_shapes(alpha.shape, beta.shape, last)
-    pairs = [p.detach().expand(shape).reshape(n_atoms, -1) for p in (alpha, beta)]
+    n = len(atoms)
+    shape = np.broadcast_shapes(alpha.shape, beta.shape, (n,) if cotangent.ndim == 2 else (n, 1))
+    pairs = [p.detach().expand(shape).reshape(n, -1) for p in (alpha, beta)]
     # The pullback has the same parameters for all data, so atoms are grouped by their parameters.
     points, codes = torch.unique(torch.cat(pairs, dim=1), dim=0, return_inverse=True)
     n_pairs = points.shape[1] // 2
-    weights = cotangent.detach().reshape(len(X), n_atoms, n_pairs)
+    weights = cotangent.detach().reshape(len(X), n, n_pairs)
     gradient = torch.zeros_like(X)
     for k, point in enumerate(points):
         members = (codes == k).nonzero()[:, 0]
         data = engine.prepare(_as_prepared(atoms[members]))
-        swapped = (_to_array(p.expand(len(X), n_pairs)) for p in (point[n_pairs:], point[:n_pairs]))
-        member_weights = _to_array(weights[:, members].transpose(0, 1).contiguous())
-        back = engine.pullback(data, _as_prepared(X), *swapped, member_weights, parameters=False)
+        first, second = (_to_array(p.expand(len(X), n_pairs)) for p in point.reshape(2, -1).flip(0))
+        arrays = first, second, _to_array(weights[:, members].transpose(0, 1).contiguous())
+        back = engine.pullback(data, _as_prepared(X), *arrays, parameters=False)
         gradient += _to_tensor(back.atoms, X)
     return gradient
 

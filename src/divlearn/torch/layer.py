@@ -30,19 +30,17 @@ class DivergenceLayer(nn.Module):
     .. math:: v_{kp} = D^{(\alpha_{kp}, \beta_{kp})}(X \,\|\, B_k)
 
     Matrices (..., d, d) become vectors (..., out_features), the pairs p of an atom k side by side.
-    Atoms start at random around the identity, which suits normalised matrices; `from_data` starts
-    from data. They are points of a manifold: either wrap the steps of any torch optimizer in
-    `stepping`, or use an optimizer of geoopt (``manifold=True`` makes the atoms a
-    `geoopt.ManifoldParameter`).
+    Atoms start at random around the identity, which suits normalised matrices, or by `from_data`.
+    They are points of a manifold: either wrap the steps of any torch optimizer in `stepping`, or
+    use one of geoopt (``manifold=True`` makes the atoms a `geoopt.ManifoldParameter`).
 
     Parameters
     ----------
     n_atoms, d : int
         Number and size of the atoms.
     divergence : pairs (alpha, beta), str or one pair, default=((0.5, 0.5),)
-        Pairs are initial values of each atom, which are learned; "learn" is (1, 1), (0, 1) and
-        (1, 0). A single pair that is not in a sequence, a name such as "stein", and "line", three
-        pairs of alpha + beta = 1, are fixed.
+        A sequence of initial pairs of each atom, which are learned; "learn" is (1, 1), (0, 1) and
+        (1, 0). One pair, a name such as "stein", and "line", three pairs of sum 1, are fixed.
     rank : int, optional
         Rank p < d of atoms, which are then filters V of shape (d, p) with the divergences
         :math:`D(V^T X V \,\|\, I)`, and :math:`\log\det(V^T X V) / p` after the pairs of an
@@ -139,9 +137,8 @@ class DivergenceLayer(nn.Module):
         """Start from log-Euclidean k-means centres of each class, as `IDDLClassifier` does.
 
         X has the shape (n_matrices, d, d); without y all matrices are one class. k-means is seeded
-        by torch's generator. Options are those of `from_atoms`, and ``rank``: the initial filters
-        span the directions in which a centre differs most from the mean, as in common spatial
-        patterns.
+        by torch's generator. Options are those of `from_atoms`, and ``rank``: initial filters are
+        the directions in which a centre differs most from the mean (common spatial patterns).
         """
         X = check_matrices(X, "X").detach()
         matrices = check_spd(X.cpu().numpy(), ndim=3, dtype=np.float64)

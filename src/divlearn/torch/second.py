@@ -26,10 +26,8 @@ _MAX_NODES = 400  # of a quadrature, enough for |(alpha + beta) t| up to 128
 
 @torch.no_grad()
 def hessian_product(at: Tensors, along: Tensors, cotangent: Tensor) -> tuple[Tensors, Tensor]:
-    """Directional derivatives of the gradient of (cotangent * encode).sum(), and of encode.
-
-    ``at`` and ``along``, the point and the direction, are X, atoms, alpha and beta.
-    """
+    """Differentiate the gradient of (cotangent * encode).sum(), and encode, in a direction."""
+    # The point ``at`` and the direction ``along`` are X, atoms, alpha and beta.
     gradient, rates = [torch.zeros_like(tensor) for tensor in at], torch.zeros_like(cotangent)
     for k in range(len(at[1])):  # one by one, because all eigenvectors would take much memory
         product, rates[:, k] = _with_one_atom(
