@@ -70,7 +70,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     for command in _COMMANDS:
         app.command()(_handle_ctrl_c(command))
     try:
-        # Errors of files have the names of these files, those of the output have this one.
+        # Errors of writing to files name these files, other errors of writing name the output.
         with naming_full_disk(_OUTPUT), warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: _print_error(_describe(message))
             try:

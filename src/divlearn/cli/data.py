@@ -45,8 +45,8 @@ def read_data(
     covariances: BaseEstimator | None = None,
 ) -> Dataset:
     """Read matrices, or recordings that are turned into covariances."""
-    # `labels` and `groups` name an array of DATA or another file. If `purpose` says what groups are
-    # for, and none are given, arrays that look like groups are named.
+    # `labels` and `groups` name an array of DATA or another file. With a `purpose` for groups but
+    # without groups, a message names the arrays that look like groups.
     from divlearn.datasets.loaders import from_file
     from divlearn.files import read_spd
 

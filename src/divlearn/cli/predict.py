@@ -129,12 +129,11 @@ def _predict(
 def _predict_all(classifier: BaseEstimator, matrices: RealArray) -> tuple[Labels, RealArray | None]:
     from divlearn.fitting.labelled import MatricesMixin, prepare_new
 
-    if isinstance(classifier, MatricesMixin):  # check the matrices once for both
-        matrices = prepare_new(classifier, matrices)
-    predicted, proba = classifier.predict(matrices), None
-    if hasattr(classifier, "predict_proba") and hasattr(classifier, "classes_"):
-        proba = classifier.predict_proba(matrices)
-    return predicted, proba
+    # Check the matrices once for both.
+    is_divlearn = isinstance(classifier, MatricesMixin)
+    prepared = prepare_new(classifier, matrices) if is_divlearn else matrices
+    has_proba = hasattr(classifier, "predict_proba") and hasattr(classifier, "classes_")
+    return classifier.predict(prepared), classifier.predict_proba(prepared) if has_proba else None
 
 
 def _get_check(classifier: BaseEstimator) -> Callable[[RealArray], object]:

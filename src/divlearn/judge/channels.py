@@ -294,9 +294,9 @@ def _judge_fold(
             flags = [model.predict(matrices) == truth for matrices in permuted]
             right.append(np.mean(flags, axis=0))
         else:
-            kept = np.delete(np.arange(test.shape[-1]), rows)
-            without = fit_fold(estimator, data, fold, train[:, kept[:, None], kept])
-            right.append(without.predict(test[:, kept[:, None], kept]) == truth)
+            remaining = np.delete(np.arange(test.shape[-1]), rows)
+            without = fit_fold(estimator, data, fold, train[:, remaining[:, None], remaining])
+            right.append(without.predict(test[:, remaining[:, None], remaining]) == truth)
     return np.stack(right).astype(float)
 
 

@@ -1,4 +1,4 @@
-"""Diagnosis of matrices and labels: every problem at once, and what to do about it."""
+"""Diagnosis of matrices and labels: all problems at once, each with advice."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Finding:
 
     Attributes
     ----------
-    kind, text, advice : str, what it is in short and at length, and what to do.
+    kind, text, advice : str, its name, a description, and how to fix it.
     severe : bool, whether the matrices cannot be used before it is fixed.
     indices : ndarray of int, the matrices concerned.
     """

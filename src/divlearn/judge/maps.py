@@ -27,7 +27,7 @@ _ROUNDING = 1e-9  # of sums of steps such as 0.1
 
 @dataclass(frozen=True, eq=False)
 class PlaneMap(Summarised):
-    """Leave-one-out 1-NN accuracy over a grid of the plane; what `plane_map` returns.
+    """Leave-one-out 1-NN accuracy over a grid of the plane: the result of `plane_map`.
 
     Exchanging the arguments of a divergence exchanges alpha and beta.
 
@@ -210,6 +210,6 @@ def make_grid(alphas: RealArray, betas: RealArray) -> RealArray:
 def label_units(
     matrices: RealArray, y: ArrayLike, groups: ArrayLike | None
 ) -> tuple[Labelled, Indices | None]:
-    """Label checked matrices; return also the numbers of their groups, if there are any."""
+    """Label checked matrices; return also the numbers of their groups, or None."""
     data = label(matrices, y, np.ones(len(matrices)), None, groups)
     return data, None if data.groups is None else number_units(data.kept, data.groups)

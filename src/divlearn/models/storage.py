@@ -197,7 +197,7 @@ def _read_tree(
 
 
 def libraries() -> dict[str, str]:
-    """Return the versions of libraries, from their modules, which need not be installed."""
+    """Return the versions of the libraries, as their modules state them."""
     return {"divlearn": __version__, "numpy": np.__version__, "scikit-learn": sklearn.__version__}
 
 

@@ -226,7 +226,7 @@ def cluster_page(
     ----------
     model : estimator of `divlearn.cluster`, fitted
     labels : ndarray of int, shape (n_matrices,), clusters of the matrices.
-    classes : ndarray, shape (n_matrices,), or None, true classes if they are known.
+    classes : ndarray, shape (n_matrices,), or None, true classes.
     agreement : mapping of str to float, scores by name.
     summary : str, text below the answer.
     bics : mapping of int to float, optional, BIC by number of clusters.

@@ -124,8 +124,8 @@ def _table(
 
 def _is_numeric(column: Sequence[object]) -> bool:
     """Whether a column holds numbers only, apart from missing ones."""
-    known = [value for value in column if value is not None]
-    return bool(known) and all(is_number(one) or isinstance(one, tuple) for one in known)
+    values = [value for value in column if value is not None]
+    return bool(values) and all(is_number(v) or isinstance(v, tuple) for v in values)
 
 
 def _cell(value: Any, spec: str, style: str) -> Cell:
