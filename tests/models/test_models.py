@@ -120,7 +120,7 @@ def test_every_estimator_is_trusted():
         for name in module.__all__:
             kind = getattr(module, name)
             if isinstance(kind, type) and issubclass(kind, BaseEstimator):
-                assert trust.find(trust.get_name(kind)) is kind
+                assert trust.import_trusted(trust.get_name(kind)) is kind
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_files_of_the_third_format_are_read():
 def test_losses_are_found_by_their_earlier_names():
     """Files name them divlearn.iddl.HingeLoss, from where they moved."""
     for kind in LOSSES.values():
-        assert trust.find(f"divlearn.iddl.{kind.__name__}") is kind
+        assert trust.import_trusted(f"divlearn.iddl.{kind.__name__}") is kind
 
 
 @pytest.mark.parametrize(

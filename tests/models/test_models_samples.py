@@ -17,7 +17,7 @@ from divlearn.cli import main
 from divlearn.datasets import make_recordings
 from divlearn.descriptors import GaussianEmbedding
 from divlearn.models.storage import Recordings, guarded
-from divlearn.models.trust import find
+from divlearn.models.trust import import_trusted
 from divlearn.nearest import DivergenceMDM
 
 
@@ -116,4 +116,4 @@ def test_the_program_refuses_them_too(data, tmp_path, capsys):
 
 
 def test_files_of_earlier_versions_find_the_class():
-    assert find("divlearn.models.samples.Recordings") is Recordings
+    assert import_trusted("divlearn.models.samples.Recordings") is Recordings

@@ -61,7 +61,7 @@ def test_channels_without_names_have_numbers(data):
     assert names == {"channel 1", "channel 2", "channel 3"}
 
 
-@pytest.mark.parametrize("limit", ["_MOST_CHANNELS", "_MOST_RANKED"])
+@pytest.mark.parametrize("limit", ["_MAX_CHANNELS", "_MAX_MATRICES"])
 def test_many_channels_and_matrices_are_not_ranked(data, monkeypatch, limit):
     monkeypatch.setattr(channels, limit, 2)
     (text,) = section_of(make_page(data)).content["paragraphs"]

@@ -205,8 +205,8 @@ def test_models_of_a_member_are_separate_curves(data):
 
 def test_many_matrices_are_mapped_in_part(data, kernel, monkeypatch):
     X, y = data
-    monkeypatch.setattr(fitted, "_MOST_MAPPED", 20)
-    monkeypatch.setattr(fitted, "_MOST_COMPARED", 35)
+    monkeypatch.setattr(fitted, "_MAX_MAPPED", 20)
+    monkeypatch.setattr(fitted, "_MAX_COMPARED", 35)
     page = classifier_page(kernel, X, y)
     assert "Where the model and baselines disagree" not in titles(page)
     assert "on 20 matrices" in page.sections[titles(page).index("Map of the plane")].note

@@ -1,4 +1,4 @@
-"""The program ``divlearn``. Commands import what they need when they run: help is instant."""
+"""The program ``divlearn``. Commands import libraries when they run, so that help is instant."""
 
 import sys
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program on arguments, those of the process by default; return the exit code."""
+    """Run the program on arguments, by default `sys.argv`; return the exit code."""
     try:
-        from divlearn.cli.app import run  # Ctrl-C may come while this is imported
+        from divlearn.cli.app import run  # Ctrl-C may come during this import
 
         return run(argv)
     except KeyboardInterrupt:

@@ -38,8 +38,8 @@ _COMMANDS = (demo, describe, doctor, which, fit, predict, evaluate, cluster)
 _OUTPUT = "standard output"
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         import divlearn
 
         print(f"divlearn {divlearn.__version__}")
@@ -55,7 +55,7 @@ def _version_option(
 
 
 def run(argv: Sequence[str] | None = None) -> int:
-    """Run the program on arguments, those of the process by default; return the exit code."""
+    """Run the program on arguments, by default `sys.argv`; return the exit code."""
     escape_unknown(sys.stdout)
     app = typer.Typer(
         name="divlearn",
@@ -68,52 +68,52 @@ def run(argv: Sequence[str] | None = None) -> int:
     )
     app.callback()(_version_option)
     for command in _COMMANDS:
-        app.command()(_answering_ctrl_c(command))
+        app.command()(_handle_ctrl_c(command))
     try:
-        # What is written to files has their names.
+        # Errors of writing to files name these files, other errors of writing name the output.
         with naming_full_disk(_OUTPUT), warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_, **__: _complain(_say(message))
+            warnings.showwarning = lambda message, *_, **__: _print_error(_describe(message))
             try:
                 app(argv)
             finally:
                 sys.stdout.flush()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
-    except BrokenPipeError:  # the reader has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         _drop_output()
         return 1
     except (ValueError, TypeError, OSError, ImportError, MemoryError, FloatingPointError) as error:
         if isinstance(error, OSError) and error.filename == _OUTPUT:
             _drop_output()
-        _complain(_say(error))
+        _print_error(_describe(error))
         return 1
     return 0
 
 
-def _answering_ctrl_c(command: Callable[..., None]) -> Callable[..., None]:
-    """Answer before typer does, which knows other exit codes."""
+def _handle_ctrl_c(command: Callable[..., None]) -> Callable[..., None]:
+    """Handle Ctrl-C before typer does, which uses other exit codes."""
 
     @functools.wraps(command)
-    def answering(*arguments: object, **options: object) -> None:
+    def handling(*arguments: object, **options: object) -> None:
         try:
             command(*arguments, **options)
         except KeyboardInterrupt as interrupt:
-            _complain(f"interrupted; {_say(interrupt)}" if interrupt.args else NOTHING_KEPT)
+            _print_error(f"interrupted; {_describe(interrupt)}" if interrupt.args else NOTHING_KEPT)
             raise typer.Exit(INTERRUPTED) from None
 
-    return answering
+    return handling
 
 
 def _drop_output() -> None:
-    """Send what is left of the output nowhere: Python would try to write it once more."""
+    """Discard the rest of the output, which Python would try to write at its exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _say(error: BaseException | str) -> str:
+def _describe(error: BaseException | str) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}"
     return with_options(" ".join(str(error).split())) or type(error).__name__
 
 
-def _complain(text: str) -> None:
+def _print_error(text: str) -> None:
     print(harmless(f"divlearn: {text}", keep=""), file=sys.stderr)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from divlearn.arrays import Indices, Labels, RealArray
     from divlearn.datasets import Dataset
 
-_MOST = 20  # clusters to choose from
+_MAX_CLUSTERS = 20  # if the number is chosen
 
 Number = Annotated[
     int | None,
@@ -66,7 +66,7 @@ def cluster(
     out = Output(
         as_json, report, reads=data_files(data, labels, groups), writes=[("--output", output)]
     )
-    model = _make(method, divergence, seed, engine).set_params(regularize=regularize)
+    model = _make_model(method, divergence, seed, engine).set_params(regularize=regularize)
     purpose = "compare clusters with it"
     dataset = read_data(out, data, matrices, labels, groups, regularize, purpose)
     if n_clusters is not None and n_clusters > len(dataset.matrices):
@@ -93,11 +93,11 @@ def _fit(
         model.set_params(**{name: n_clusters or _lowest(bics)}).fit(dataset.matrices)
         if dataset.labels is not None:
             return bics, math.nan
-        return bics, measure_stability(model, dataset.matrices, _together(dataset))
+        return bics, measure_stability(model, dataset.matrices, _get_groups(dataset))
 
 
-def _together(dataset: Dataset) -> Labels | None:
-    """Matrices of one image belong together, as those of a group do."""
+def _get_groups(dataset: Dataset) -> Labels | None:
+    """Return the groups of matrices, by default their images."""
     return dataset.files if dataset.groups is None else dataset.groups
 
 
@@ -112,10 +112,10 @@ def _compute_bics(model: BaseEstimator, matrices: RealArray) -> dict[int, float]
 
     divergence = model.divergence if isinstance(model, ABMixture) else "learn"
     bics: dict[int, float] = {}
-    for count in range(1, min(_MOST, max(len(matrices) // 5, 1)) + 1):  # fewer have no spread
-        names = "random_state", "engine", "regularize"
-        given = {name: getattr(model, name) for name in names}
-        bics |= ABMixture(count, divergence, **given).fit(matrices).bics_
+    params = {name: getattr(model, name) for name in ("random_state", "engine", "regularize")}
+    most = min(_MAX_CLUSTERS, max(len(matrices) // 5, 1))  # a spread needs five matrices
+    for count in range(1, most + 1):
+        bics |= ABMixture(count, divergence, **params).fit(matrices).bics_
         if is_interrupted() or count >= _lowest(bics) + 2:
             break
     return bics
@@ -134,63 +134,63 @@ def _show(
     from divlearn.cluster.agreement import centers_of
     from divlearn.report.fitted import cluster_page, say_clusters
 
-    found, together = model.predict(dataset.matrices), _together(dataset)
-    sizes = np.bincount(found, minlength=len(centers_of(model)))
+    labels, groups = model.predict(dataset.matrices), _get_groups(dataset)
+    sizes = np.bincount(labels, minlength=len(centers_of(model)))
     out.table(["cluster", "matrices"], [[str(i), str(n)] for i, n in enumerate(sizes)])
-    text = _say(model, bics)
-    headline, evidence = say_clusters(found, dataset.labels, together, stability)
+    text = _summarise(model, bics)
+    headline, evidence = say_clusters(labels, dataset.labels, groups, stability)
     out.say(f"{headline} {evidence}".rstrip())
     out.say(text)
-    scores = _agreement(out, "labels", dataset.labels, found)
-    with_groups = _agreement(out, "groups", dataset.groups, found)
+    scores = _compare(out, labels, "labels", dataset.labels)
+    group_scores = _compare(out, labels, "groups", dataset.groups)
     if output is not None:
         out.say(f"Model: {output}")
-    page = partial(cluster_page, model, found, dataset.labels, scores, text, bics)
-    page = partial(page, groups=together, stability=stability)
+    page = partial(cluster_page, model, labels, dataset.labels, scores, text, bics)
+    page = partial(page, groups=groups, stability=stability)
     out.write_page(page, {"clustering": out.seconds})
     out.finish(
-        labels=found,
+        labels=labels,
         sizes=sizes,
         headline=headline,
         summary=text,
         agreement=scores,
-        agreement_with_groups=with_groups,
+        agreement_with_groups=group_scores,
         stability=stability,
     )
 
 
-def _make(method: str, divergence: str | None, seed: int, engine: str) -> BaseEstimator:
+def _make_model(method: str, divergence: str | None, seed: int, engine: str) -> BaseEstimator:
     from divlearn.cluster import ABKMeans, ABMixture, KarcherKMeans, LogEuclideanKMeans
 
-    kinds = {
+    estimators = {
         "k-means": ABKMeans,
         "mixture": ABMixture,
         "karcher": KarcherKMeans,
         "log-euclidean": LogEuclideanKMeans,
     }
-    if method not in kinds:
-        raise ValueError(f"--method {method} must be one of {', '.join(kinds)}")
-    given: dict[str, object] = {} if method == "log-euclidean" else {"engine": engine}
+    if method not in estimators:
+        raise ValueError(f"--method {method} must be one of {', '.join(estimators)}")
+    params: dict[str, object] = {} if method == "log-euclidean" else {"engine": engine}
     if divergence is not None:
         if method not in ("k-means", "mixture"):
             raise ValueError(f"--divergence {divergence} must be left out with --method {method}")
-        given["divergence"] = _parse(divergence)
-    return kinds[method](random_state=seed, **given)
+        params["divergence"] = _parse_divergence(divergence)
+    return estimators[method](random_state=seed, **params)
 
 
-def _parse(divergence: str) -> str | tuple[float, ...]:
+def _parse_divergence(divergence: str) -> str | tuple[float, ...]:
     if "," not in divergence:
         return divergence
     try:
         alpha, beta = map(float, divergence.split(","))
         if math.isfinite(alpha) and math.isfinite(beta):
             return alpha, beta
-    except ValueError:  # no numbers, or not two of them
+    except ValueError:  # not two numbers
         pass
     raise ValueError(f"--divergence {divergence} must be a name or two numbers: 0.5,1.5")
 
 
-def _say(model: BaseEstimator, bics: dict[int, float]) -> str:
+def _summarise(model: BaseEstimator, bics: dict[int, float]) -> str:
     import numpy as np
 
     text, steps = "", f"{model.n_iter_} iteration{'s' * (model.n_iter_ != 1)}"
@@ -198,7 +198,7 @@ def _say(model: BaseEstimator, bics: dict[int, float]) -> str:
         best = _lowest(bics)
         text = (
             f"Number of clusters: {best}, the lowest BIC ({bics[best]:.1f}) of mixtures of 1 to "
-            f"{max(bics)} components{'; pass -k for more' * (best == _MOST)}. "
+            f"{max(bics)} components{'; pass -k for more' * (best == _MAX_CLUSTERS)}. "
         )
     if not hasattr(model, "alpha_"):
         metric = getattr(model, "divergence", "log-euclidean")
@@ -207,19 +207,20 @@ def _say(model: BaseEstimator, bics: dict[int, float]) -> str:
     return f"{text}Divergence: alpha = {alpha:.3g}, beta = {beta:.3g}. {steps}: {model.message_}."
 
 
-def _agreement(out: Output, what: str, known: Labels | None, found: Indices) -> dict[str, float]:
-    if known is None:
+def _compare(out: Output, labels: Indices, name: str, truth: Labels | None) -> dict[str, float]:
+    """Print and return the agreement of cluster labels with the true labels, or groups."""
+    if truth is None:
         return {}
     from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
     from divlearn.cluster import matched_f1_score, pairwise_f1_score
 
     scores = {
-        "pairwise F1": pairwise_f1_score(known, found),
-        "matched F1": matched_f1_score(known, found),
-        "ARI": float(adjusted_rand_score(known, found)),
-        "NMI": float(normalized_mutual_info_score(known, found)),
+        "pairwise F1": pairwise_f1_score(truth, labels),
+        "matched F1": matched_f1_score(truth, labels),
+        "ARI": float(adjusted_rand_score(truth, labels)),
+        "NMI": float(normalized_mutual_info_score(truth, labels)),
     }
-    listed = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
-    out.say(f"Agreement with the {what}: {listed}.")
+    listed = ", ".join(f"{score} {value:.3f}" for score, value in scores.items())
+    out.say(f"Agreement with the {name}: {listed}.")
     return scores

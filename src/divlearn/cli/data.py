@@ -22,16 +22,13 @@ def data_files(
     path: Path, labels: str | None, groups: str | None = None, channels: Path | None = None
 ) -> list[Named]:
     """Files that a command reads, by the argument that names them."""
-    named = {
-        "--labels": as_column(labels),
-        "--groups": as_column(groups),
-        "--channels": channels,
-    }
-    return [("DATA", path), *((key, one) for key, one in named.items() if isinstance(one, Path))]
+    columns = [("--labels", as_column(labels)), ("--groups", as_column(groups))]
+    files: list[Named] = [(option, file) for option, file in columns if isinstance(file, Path)]
+    return [("DATA", path), *files, ("--channels", channels)]
 
 
 def as_column(column: str | None) -> str | Path | None:
-    """Tell a file that --labels or --groups names from an array of DATA."""
+    """Return --labels or --groups as a path if it names a file, not an array of DATA."""
     from divlearn.files.columns import COLUMN_FILES
 
     return Path(column) if column and column.lower().endswith(COLUMN_FILES) else column
@@ -48,28 +45,26 @@ def read_data(
     covariances: BaseEstimator | None = None,
 ) -> Dataset:
     """Read matrices, or recordings that are turned into covariances."""
-    # Labels and groups are an array of DATA or a file of their own. A command with a purpose for
-    # groups that gets none says which arrays look like groups.
+    # `labels` and `groups` name an array of DATA or another file. With a `purpose` for groups but
+    # without groups, a message names the arrays that look like groups.
     from divlearn.datasets.loaders import from_file
     from divlearn.files import read_spd
 
-    found = read_spd(
+    contents = read_spd(
         path,
         matrices=matrices,
         labels=as_column(labels),
         groups=as_column(groups),
-        regularize="raise"
-        if regularize == "raise"
-        else None,  # the estimator checks, and learns how
+        regularize="raise" if regularize == "raise" else None,  # the estimator regularizes
         square=covariances is None,
     )
-    recordings = found.matrices
+    recordings = contents.matrices
     if covariances is not None:
         _check_recordings(recordings, path)
-        found = replace(found, matrices=covariances.fit_transform(recordings))
+        contents = replace(contents, matrices=covariances.fit_transform(recordings))
     if purpose is not None:
-        offer_groups(path, found.group_names, purpose, out)
-    out.dataset = from_file(found, path.stem)
+        offer_groups(path, contents.group_names, purpose, out)
+    out.dataset = from_file(contents, path.stem)
     if covariances is not None:
         out.dataset.series, out.dataset.descriptor = recordings, covariances
     return out.dataset
@@ -82,9 +77,9 @@ def read_channels(path: Path | None, d: int) -> Labels | None:
     if path is None:
         return None
     names = read_column_file(path, d, "channels", of="rows of a matrix").astype(str)
-    twice = [name for name, count in Counter(names.tolist()).items() if count > 1]
-    if twice:
-        raise ValueError(f"{path.name} has the channel {twice[0]} twice; give each its own name")
+    repeated = [name for name, count in Counter(names.tolist()).items() if count > 1]
+    if repeated:
+        raise ValueError(f"{path.name} has the channel {repeated[0]} twice; give each its own name")
     return names
 
 
@@ -107,7 +102,7 @@ def offer_groups(path: Path, names: Sequence[str], purpose: str, out: Output) ->
 
 
 def keep_together(dataset: Dataset, groups: str | None, out: Output) -> Labels | None:
-    """Return groups that must be held out together, and say so: --groups, or images."""
+    """Return the groups to hold out together, --groups or else images, and print it."""
     import numpy as np
 
     if dataset.groups is None:
@@ -122,7 +117,7 @@ def keep_together(dataset: Dataset, groups: str | None, out: Output) -> Labels |
 
 
 def say_folds(n_folds: int, cv: int, out: Output) -> None:
-    """Say that there are fewer folds than asked for; an interrupt has its own words."""
+    """Say that there are fewer folds than asked for, unless an interrupt is the reason."""
     if n_folds < cv and not out.interrupted:
         out.say(
             f"{n_folds} folds, fewer than --cv {cv}: there are no more groups, or matrices in the "
@@ -158,7 +153,7 @@ def _group_by_image(dataset: Dataset, out: Output) -> Labels | None:
         return None
     classes, codes = np.unique(dataset.labels, return_inverse=True)
     n_images = count_groups(codes, groups)
-    if n_images.min() < 2:  # held out together, they would leave nothing to learn the class from
+    if n_images.min() < 2:  # if held out together, no matrix of the class is left for training
         out.say(
             f"Class {classes[n_images.argmin()]!s} has one image only, so matrices of one image "
             "are not kept together; accuracy on new images will be lower than reported here."

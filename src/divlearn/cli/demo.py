@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from divlearn.report import Page, PlaneDisplay
 
 _PICTURES = (".png", ".pdf", ".svg", ".jpg")
-_WHY = (
+_EXPLANATION = (
     "Why: an artifact inflates one eigenvalue. It enters Burg as it is, AIRM by the square of its "
     "logarithm, log-cosh by the logarithm."
 )
@@ -54,10 +54,10 @@ def demo(
     writes, endings = [("--output", output)], {"--output": _PICTURES}
     try:
         out = Output(False, report, writes=writes, endings=endings)
-    except ImportError as error:  # the rest is worth it without the report
+    except ImportError as error:  # show the rest without the report
         out = Output(False, writes=writes, endings=endings)
         out.say(f"No report: {error}")
-    running = get_engine(engine, threads)
+    shared_engine = get_engine(engine, threads)
     recordings, y, subjects = make_recordings(random_state=0)
     X = recordings @ recordings.mT / recordings.shape[2]
     out.say(
@@ -66,7 +66,7 @@ def demo(
         "\n1. Is the nearest recording of another subject in the same state? Nearest by:"
     )
     with _working(out, "Computing the map"):
-        answer = which_divergence(X, y, groups=subjects, engine=running, random_state=0)
+        answer = which_divergence(X, y, groups=subjects, engine=shared_engine, random_state=0)
     stages = {"map of the plane": out.seconds}
     rows = sorted(answer.named.items(), key=lambda item: -item[1].score)
     out.table(
@@ -75,9 +75,9 @@ def demo(
     )
     out.say(answer.summary())
     _save(PlaneDisplay(answer), output)
-    found = _compare(out, X, y, subjects, running)
-    out.say(f"{_WHY}\n\nPicture: {output}")
-    out.write_page(lambda: _join(answer, found), stages | found.seconds)
+    evaluation = _compare(out, X, y, subjects, shared_engine)
+    out.say(f"{_EXPLANATION}\n\nPicture: {output}")
+    out.write_page(lambda: _join(answer, evaluation), stages | evaluation.seconds)
 
 
 def _compare(
@@ -98,21 +98,21 @@ def _compare(
         "SVM, learned divergence": DivergenceKernelClassifier(engine=engine, random_state=0),
     }
     with _working(out, "Cross-validating classifiers"):
-        found = evaluate(X, y, classifiers, cv=3, groups=subjects)
-    show_evaluation(out, found)
-    return found
+        evaluation = evaluate(X, y, classifiers, cv=3, groups=subjects)
+    show_evaluation(out, evaluation)
+    return evaluation
 
 
-def _join(answer: WhichDivergence, found: Evaluation) -> Page:
-    """Make one page of both results."""
+def _join(answer: WhichDivergence, evaluation: Evaluation) -> Page:
+    """Make a page with the sections of both results."""
     from divlearn.report import page_of
 
     page = page_of(answer)
-    return replace(page, sections=[*page.sections, *page_of(found).sections])
+    return replace(page, sections=[*page.sections, *page_of(evaluation).sections])
 
 
 def _save(display: PlaneDisplay, path: Path) -> None:
-    """Save the picture without pyplot, which might look for a screen."""
+    """Save the picture without pyplot, which may need a screen."""
     from divlearn.checks import import_extra
 
     import_extra("matplotlib", "the picture needs matplotlib", "plot")
@@ -126,7 +126,7 @@ def _save(display: PlaneDisplay, path: Path) -> None:
 
 @contextmanager
 def _working(out: Output, text: str) -> Iterator[None]:
-    """Work that must not end early: half of a demonstration shows nothing."""
+    """Show progress; an interrupt ends the program, even if it leaves a result."""
     with out.working(text):
         yield
     if out.interrupted:

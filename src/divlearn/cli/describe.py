@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from divlearn.datasets import Dataset
     from divlearn.files import ImageFiles
 
-_SHOWN = 10  # broken images
+_N_SHOWN = 10  # broken images
 
 Images = Annotated[Path, typer.Argument(metavar="IMAGES", help="One sub-folder per class.")]
 Matrices = Annotated[Path, typer.Option("--output", "-o", help="File to write, .npz.")]
@@ -61,29 +61,30 @@ def describe(
     writes = [("--output", output)]
     out = Output(as_json, writes=writes, endings={"--output": (".npz",)})
     data = load_image_folder(images, RegionCovariance(preset, patch=patch))
-    listed = data.images
-    assert isinstance(listed, ImageFiles)
-    check_paths([("the image", path) for path in listed.paths], writes)
-    broken = _find_broken(listed) if skip_broken else {}
-    whole = [path not in broken for path in listed.paths]
-    listed, data.labels = listed[whole], data.labels[whole]
-    with out.working(f"Describing {len(listed)} images"), _naming(listed.paths):
-        made = data.descriptor.fit_transform(listed)
-    each, d = made[0].size // made.shape[-1] ** 2, made.shape[-1]
-    files = [path.relative_to(images).as_posix() for path in listed.paths]
-    matrices = made.reshape(-1, d, d)
-    arrays = {"X": matrices, "y": np.repeat(data.labels, each), FILES: np.repeat(files, each)}
+    image_files = data.images
+    assert isinstance(image_files, ImageFiles)
+    check_paths([("the image", path) for path in image_files.paths], writes)
+    broken = _find_broken(image_files) if skip_broken else {}
+    readable = [path not in broken for path in image_files.paths]
+    image_files, data.labels = image_files[readable], data.labels[readable]
+    with out.working(f"Describing {len(image_files)} images"), _naming(image_files.paths):
+        covariances = data.descriptor.fit_transform(image_files)
+    d = covariances.shape[-1]
+    n_patches = covariances[0].size // d**2  # of an image
+    files = [path.relative_to(images).as_posix() for path in image_files.paths]
+    matrices, labels = covariances.reshape(-1, d, d), np.repeat(data.labels, n_patches)
+    arrays = {"X": matrices, "y": labels, FILES: np.repeat(files, n_patches)}
     with open_atomic(output) as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
     _show(out, data, broken, matrices.shape, preset, output)
 
 
 def _find_broken(images: ImageFiles) -> dict[Path, str]:
-    """Find images that cannot be read, and why; one at least must be left."""
+    """Return the errors of images that cannot be read; at least one image must be readable."""
     broken: dict[Path, str] = {}
-    for place, path in enumerate(images.paths):
+    for index, path in enumerate(images.paths):
         try:
-            images[place]
+            images[index]
         except (ValueError, OSError) as error:
             broken[path] = str(error)
     if len(broken) == len(images):
@@ -104,10 +105,10 @@ def _show(
 ) -> None:
     import numpy as np
 
-    for text in list(broken.values())[:_SHOWN]:
+    for text in list(broken.values())[:_N_SHOWN]:
         out.say(f"Skipped: {text}")
-    if len(broken) > _SHOWN:
-        out.say(f"... and {len(broken) - _SHOWN} more, which --json lists")
+    if len(broken) > _N_SHOWN:
+        out.say(f"... and {len(broken) - _N_SHOWN} more, which --json lists")
 
     classes, names = np.unique(data.labels), data.descriptor.feature_names_
     ignored = data.descriptor.n_features_in_ == 3 and "R" not in names
@@ -134,9 +135,9 @@ def _show(
 
 @contextmanager
 def _naming(paths: Sequence[Path]) -> Iterator[None]:
-    """Let errors name images in place of their numbers."""
+    """Name images, not their indices, in errors."""
     try:
         yield
     except ValueError as error:
-        text = re.sub(r"\bX\[(\d+)\]", lambda found: str(paths[int(found[1])]), str(error))
+        text = re.sub(r"\bX\[(\d+)\]", lambda match: str(paths[int(match[1])]), str(error))
         raise ValueError(text) from error

@@ -26,13 +26,13 @@ def doctor(
     from divlearn.judge import examine
 
     out = Output(as_json)
-    found = read_spd(data, matrices=matrices, labels=as_column(labels), regularize=None)
-    diagnosis = examine(found.matrices, found.labels)
+    contents = read_spd(data, matrices=matrices, labels=as_column(labels), regularize=None)
+    diagnosis = examine(contents.matrices, contents.labels)
     out.say(f"{data.name}: {diagnosis.summary()}")
     for finding in diagnosis.findings:
         out.say(f"\n{finding.kind}: {finding.text}.")
         out.say(f"    What to do: {with_options(finding.advice)}.")
-    offer_groups(data, found.group_names, KEEP, out)
+    offer_groups(data, contents.group_names, KEEP, out)
     if diagnosis.classes:
         out.table(["class", "matrices"], [[k, str(v)] for k, v in diagnosis.classes.items()])
     out.finish(
@@ -40,7 +40,7 @@ def doctor(
         n_matrices=diagnosis.n_matrices,
         size=diagnosis.size,
         classes=diagnosis.classes,
-        group_arrays=found.group_names,
+        group_arrays=contents.group_names,
         condition=np.nanquantile(diagnosis.condition, [0, 0.5, 1]) if diagnosis.healthy else None,
         findings=[vars(finding) for finding in diagnosis.findings],
     )

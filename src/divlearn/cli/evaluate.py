@@ -37,46 +37,46 @@ def evaluate(
 
     Ctrl-C keeps the folds that all classifiers completed.
 
-    Example: divlearn evaluate matrices.npz --cv 5 --report evaluation.html
+    Example: divlearn evaluate matrices.npz --cv 5 --report result.html
     """
     from divlearn import judge
     from divlearn.report import page_of
 
     out = Output(as_json, report, reads=reading.data_files(data, labels, groups))
-    chosen = _choose(judge.default_classifiers(seed), only or [])
+    classifiers = _select(judge.default_classifiers(seed), only or [])
     dataset = reading.read_data(out, data, matrices, labels, groups, regularize, reading.KEEP)
-    together = reading.keep_together(reading.require_labels(dataset, data), groups, out)
+    group_labels = reading.keep_together(reading.require_labels(dataset, data), groups, out)
     with out.working("Cross-validating"):
-        found = judge.evaluate(
+        result = judge.evaluate(
             dataset.matrices,
             dataset.labels,
-            chosen,
+            classifiers,
             cv=cv,
-            groups=together,
+            groups=group_labels,
             random_state=seed,
             regularize=regularize,
         )
-    reading.say_folds(found.n_folds, cv, out)
-    show_evaluation(out, found)
-    out.write_page(lambda: page_of(found), found.seconds)
+    reading.say_folds(result.n_folds, cv, out)
+    show_evaluation(out, result)
+    out.write_page(lambda: page_of(result), result.seconds)
     out.finish(
-        summary=found.summary(),
-        message=found.message,
-        n_folds=found.n_folds,
-        kept_together=together is not None,
-        classifiers=[vars(row) | {"versus_best": vars(row.versus_best)} for row in found.table()],
+        summary=result.summary(),
+        message=result.message,
+        n_folds=result.n_folds,
+        kept_together=group_labels is not None,
+        classifiers=[vars(row) | {"versus_best": vars(row.versus_best)} for row in result.table()],
     )
 
 
-def _choose(known: dict[str, BaseEstimator], only: list[str]) -> dict[str, BaseEstimator]:
+def _select(classifiers: dict[str, BaseEstimator], only: list[str]) -> dict[str, BaseEstimator]:
     parts = [part.lower() for part in only]
-    names = [name for name in known if any(part in name.lower() for part in parts or [""])]
+    names = [name for name in classifiers if any(part in name.lower() for part in parts or [""])]
     if not names:
-        raise ValueError(f"--only {' '.join(only)} matches no classifier: {'; '.join(known)}")
-    return {name: known[name] for name in names}
+        raise ValueError(f"--only {' '.join(only)} matches no classifier: {'; '.join(classifiers)}")
+    return {name: classifiers[name] for name in names}
 
 
-def show_evaluation(out: Output, found: Evaluation) -> None:
+def show_evaluation(out: Output, evaluation: Evaluation) -> None:
     from divlearn.report.sections import as_sentence
 
     out.table(
@@ -89,9 +89,9 @@ def show_evaluation(out: Output, found: Evaluation) -> None:
                 f"{paired.p_value:.2g}",
                 f"{row.seconds:.1f}",
             ]
-            for row in found.table()
+            for row in evaluation.table()
             for paired in [row.versus_best]
         ],
     )
-    out.say(found.summary())
-    out.say(as_sentence(found.message))
+    out.say(evaluation.summary())
+    out.say(as_sentence(evaluation.message))

@@ -88,29 +88,29 @@ def fit(
     reads = reading.data_files(data, labels, groups, channels)
     out = Output(as_json, report, reads=reads, writes=writes)
     _check_checkpoint(checkpoint, resume)
-    describing = None if covariances is None else _make_covariances(covariances)
-    classifier = _make(model, seed, engine).set_params(regularize=regularize)
-    holds_out = has_fit_parameter(classifier, "groups")
-    judges = holds_out or report is not None
-    purpose = reading.KEEP if judges else None
+    descriptor = None if covariances is None else _make_covariances(covariances)
+    classifier = _make_classifier(model, seed, engine).set_params(regularize=regularize)
+    takes_groups = has_fit_parameter(classifier, "groups")
+    uses_groups = takes_groups or report is not None
+    purpose = reading.KEEP if uses_groups else None
     dataset = reading.read_data(
-        out, data, matrices, labels, groups, regularize, purpose, describing
+        out, data, matrices, labels, groups, regularize, purpose, descriptor
     )
     reading.require_labels(dataset, data)
     names = reading.read_channels(channels, dataset.matrices.shape[-1])
-    together = reading.keep_together(dataset, groups, out) if judges else None
-    if groups is not None and not judges:
+    group_labels = reading.keep_together(dataset, groups, out) if uses_groups else None
+    if groups is not None and not uses_groups:
         out.say(f"{type(classifier).__name__} holds nothing out: --groups has no effect.")
-    kept = {"groups": together} if holds_out and together is not None else {}
-    _fit(out, classifier, dataset, kept, names, checkpoint, output)
-    _show(out, classifier, dataset, together, output)
+    fit_params = {"groups": group_labels} if takes_groups and group_labels is not None else {}
+    _fit(out, classifier, dataset, fit_params, names, checkpoint, output)
+    _show(out, classifier, dataset, group_labels, output)
 
 
 def _fit(
     out: Output,
     classifier: BaseEstimator,
     dataset: Dataset,
-    kept: dict[str, Labels],
+    fit_params: dict[str, Labels],
     channels: Labels | None,
     checkpoint: Path | None,
     output: Path,
@@ -125,9 +125,9 @@ def _fit(
         _saying_how_to_resume(checkpoint),
         out.working(f"Fitting {len(dataset.labels)} matrices"),
         resumable(checkpoint),
-        checkpointed(classifier, data=lambda: out.digest, y=dataset.labels, **kept),
+        checkpointed(classifier, data=lambda: out.digest, y=dataset.labels, **fit_params),
     ):
-        classifier.fit(dataset.matrices, dataset.labels, **kept)
+        classifier.fit(dataset.matrices, dataset.labels, **fit_params)
         if channels is not None:
             classifier.feature_names_in_ = channels
         if dataset.series is None:
@@ -142,15 +142,15 @@ def _fit(
 
 
 def _show(
-    out: Output, model: BaseEstimator, dataset: Dataset, together: Labels | None, output: Path
+    out: Output, model: BaseEstimator, dataset: Dataset, groups: Labels | None, output: Path
 ) -> None:
     from divlearn.report import classifier_page
 
     seconds = out.seconds
-    text, accuracy = _say(out, model, dataset.labels)
-    use = f"To use it: divlearn predict {shell_name(output)} NEW.npz"
-    out.say(f"Model: {output}, {seconds:.1f} s. {use}")
-    page = partial(classifier_page, model, dataset.matrices, dataset.labels, together)
+    text, accuracy = _summarise(out, model, dataset.labels)
+    usage = f"To use it: divlearn predict {shell_name(output)} NEW.npz"
+    out.say(f"Model: {output}, {seconds:.1f} s. {usage}")
+    page = partial(classifier_page, model, dataset.matrices, dataset.labels, groups)
     out.write_page(page, {"fitting": seconds})
     out.finish(
         model=str(output),
@@ -158,18 +158,18 @@ def _show(
         seconds=seconds,
         held_out_accuracy=accuracy,
         summary=text,
-        kept_together=together is not None,
+        kept_together=groups is not None,
     )
 
 
-def _make(name: str, seed: int, engine: str) -> BaseEstimator:
+def _make_classifier(name: str, seed: int, engine: str) -> BaseEstimator:
     from divlearn.baselines import LogEuclideanSVM
     from divlearn.committee import SPDClassifier
     from divlearn.iddl import IDDLClassifier
     from divlearn.kernels import DivergenceKernelClassifier
     from divlearn.nearest import DivergenceKNN, DivergenceMDM
 
-    made = {
+    classifiers = {
         "spd": SPDClassifier(random_state=seed, engine=engine),
         "iddl": IDDLClassifier(random_state=seed, engine=engine),
         "kernel": DivergenceKernelClassifier(random_state=seed, engine=engine),
@@ -177,9 +177,9 @@ def _make(name: str, seed: int, engine: str) -> BaseEstimator:
         "mdm": DivergenceMDM("choose", random_state=seed, engine=engine),
         "knn": DivergenceKNN(1, "airm", engine=engine),
     }
-    if name not in made:
-        raise ValueError(f"--model {name} must be one of {', '.join(made)}")
-    return made[name]
+    if name not in classifiers:
+        raise ValueError(f"--model {name} must be one of {', '.join(classifiers)}")
+    return classifiers[name]
 
 
 def _make_covariances(name: str) -> BaseEstimator:
@@ -189,12 +189,12 @@ def _make_covariances(name: str) -> BaseEstimator:
     return estimation.Covariances(name)
 
 
-def _say(out: Output, model: BaseEstimator, labels: Labels) -> tuple[str, float | None]:
-    """Print what was learned; return the sentences and the held-out accuracy, if there is one."""
+def _summarise(out: Output, model: BaseEstimator, labels: Labels) -> tuple[str, float | None]:
+    """Print a summary of the model; return it, and the held-out accuracy or None."""
     from divlearn.judge.evaluation import held_out_predictions
 
-    found = held_out_predictions(model, labels)
-    accuracy = None if found is None else found.accuracy(found.best)
+    evaluation = held_out_predictions(model, labels)
+    accuracy = None if evaluation is None else evaluation.accuracy(evaluation.best)
     text = (
         f"{type(model).__name__} learned {len(model.classes_)} classes from {len(labels)} matrices."
     )
@@ -202,21 +202,22 @@ def _say(out: Output, model: BaseEstimator, labels: Labels) -> tuple[str, float 
         text += f" Held-out accuracy: {accuracy:.1%}."
     weights = model.weights_ if getattr(model, "members_", {}) else {}
     if weights:
-        why = f" ({model.message_})" if len(weights) < len(model.members) else ""
-        text += f" It averages {len(weights)} classifiers{why}:"
+        message = f" ({model.message_})" if len(weights) < len(model.members) else ""
+        text += f" It averages {len(weights)} classifiers{message}:"
     elif hasattr(model, "message_"):
         text += f" How the fit ended: {model.message_}."
     out.say(text)
     if weights:
         names = sorted(weights, key=lambda name: -weights[name])
-        rows = [[one, f"{weights[one]:.2f}", f"{model.oof_accuracy_[one]:.1%}"] for one in names]
+        accuracies = model.oof_accuracy_
+        rows = [[name, f"{weights[name]:.2f}", f"{accuracies[name]:.1%}"] for name in names]
         out.table(["member", "weight", "held-out accuracy"], rows)
     return text, accuracy
 
 
 @contextmanager
 def _saying_how_to_resume(checkpoint: Path | None) -> Iterator[None]:
-    """Let Ctrl-C before there is a model tell of the checkpoint."""
+    """Name the checkpoint in the message of Ctrl-C, if there is no model yet."""
     try:
         yield
     except KeyboardInterrupt:

@@ -1,13 +1,13 @@
-"""Words of the program: messages of the library with options, and exit codes of interrupts."""
+"""Messages of the library in terms of command-line options, and exit codes of interrupts."""
 
 import re
 
 # Exit codes of interrupted commands; 0, 1 and 2 are those of all programs.
-KEPT = 3  # the best result so far
-INTERRUPTED = 130  # before there was anything to keep
+KEPT = 3  # with the best result so far
+INTERRUPTED = 130  # before there was any result
 NOTHING_KEPT = "interrupted; nothing is kept"
 
-# Parameters that are options of the same name; other options are checked before they are passed on.
+# Parameters that are options of the same name. Other options are checked by the commands.
 _OPTIONS = "checkpoint|divergence|engine|groups|labels|matrices|patch|regularize"
 _PHRASES = {
     r'"shrink", here or to check_spd': '"shrink"',
@@ -31,7 +31,7 @@ _PHRASES = {
 
 
 def with_options(text: str) -> str:
-    """Name options of the program in place of parameters."""
-    for pattern, words in _PHRASES.items():
-        text = re.sub(pattern, words, text)
+    """Replace the parameters that a message names by options of the program."""
+    for pattern, replacement in _PHRASES.items():
+        text = re.sub(pattern, replacement, text)
     return text

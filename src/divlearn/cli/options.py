@@ -8,7 +8,7 @@ import typer
 
 
 def between(option: str, least: int, most: int | None = None) -> Callable[[int | None], int | None]:
-    """Make a callback that refuses other numbers, before anything is read."""
+    """Make a callback that refuses other numbers before any file is read."""
 
     def check(value: int | None) -> int | None:
         if value is not None and (value < least or (most is not None and value > most)):
@@ -19,22 +19,22 @@ def between(option: str, least: int, most: int | None = None) -> Callable[[int |
     return check
 
 
-def one_of(option: str, known: Sequence[str]) -> Callable[[str | None], str | None]:
-    """Make a callback that refuses other names, before anything is read."""
+def one_of(option: str, names: Sequence[str]) -> Callable[[str | None], str | None]:
+    """Make a callback that refuses other names before any file is read."""
 
     def check(name: str | None) -> str | None:
-        if name is not None and name not in known:
-            raise ValueError(f"{option} {name} must be one of {', '.join(known)}")
+        if name is not None and name not in names:
+            raise ValueError(f"{option} {name} must be one of {', '.join(names)}")
         return name
 
     return check
 
 
-def _as_weight(how: str) -> str | float:
+def _parse_regularize(text: str) -> str | float:
     try:
-        return how if how.isalpha() else float(how)
+        return text if text.isalpha() else float(text)
     except ValueError:
-        raise typer.BadParameter(f"{how!r} is neither raise, shrink nor a number") from None
+        raise typer.BadParameter(f"{text!r} is neither raise, shrink nor a number") from None
 
 
 Data = Annotated[
@@ -67,7 +67,7 @@ Regularize = Annotated[
     typer.Option(
         "--regularize",
         metavar="HOW",
-        parser=_as_weight,
+        parser=_parse_regularize,
         help="Matrices that are not positive definite: raise, shrink, or a weight to shrink by.",
     ),
 ]

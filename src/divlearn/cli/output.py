@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from divlearn.datasets import Dataset
     from divlearn.report import Page
 
-# How formulas start; the last four are full-width characters.
-_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+# First characters of formulas; the last four are full-width characters.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _PAGES = (".html", ".htm")
 Named = tuple[str, Path | None]  # an option or argument, and its value
 
@@ -51,13 +51,14 @@ class Output:
     ) -> None:
         self.as_json = as_json
         self._report = report
-        if report is not None:
-            _require_libraries()
+        for name in ("jinja2", "plotly"):  # before the work, which would be lost
+            if report is not None and find_spec(name) is None:
+                raise ImportError(f'--report needs {name}: pip install "divlearn[report]"')
         check_paths(reads, [*writes, ("--report", report)], {"--report": _PAGES, **endings})
-        self.dataset: Dataset | None = None  # what was read, for its digest
-        self.interrupted = False  # whether work was, and kept its best result so far
+        self.dataset: Dataset | None = None  # the data of the command, for its digest
+        self.interrupted = False  # whether work was interrupted with a result
         self.seconds = 0.0  # of the last work
-        from rich.console import Console  # late, for help and errors do without
+        from rich.console import Console  # here, because help and errors do not need it
 
         self._console = Console(highlight=False, soft_wrap=True)
         self._errors = Console(highlight=False, stderr=True)
@@ -78,7 +79,7 @@ class Output:
             table.add_column(_as_markup(heading, keep=""), justify="right" if column else "left")
         for row in rows:
             table.add_row(*(_as_markup(cell, keep="") for cell in row))
-        # Nothing is cut: where lines are too long, the terminal wraps them.
+        # Cells are not truncated: the terminal wraps lines that are too long.
         unlimited = self._console.options.update(max_width=sys.maxsize)
         needed = self._console.measure(table, options=unlimited).maximum
         self._console.width = max(self._console.width, needed)
@@ -109,7 +110,7 @@ class Output:
         return "" if self.dataset is None else self.dataset.digest()
 
     def write_page(self, make: Callable[[], Page], seconds: Mapping[str, float]) -> None:
-        """Make and write the report, if one is wanted; an interrupt skips it."""
+        """Make and write the report, if --report asks for one; an interrupt skips it."""
         if self._report is None:
             return
         from divlearn.report.page import write_report
@@ -124,7 +125,7 @@ class Output:
         self.say(f"Report: {self._report}")
 
     def finish(self, **result: object) -> None:
-        """Print the JSON object, if wanted; exit if work was interrupted."""
+        """Print the JSON object if --json asks for it; exit if work was interrupted."""
         if self.as_json:
             from divlearn.report.page import plain
 
@@ -137,17 +138,11 @@ class Output:
             raise typer.Exit(KEPT)
 
 
-def _require_libraries() -> None:
-    """Refuse a report that could not be made once the work is done."""
-    for name in ("jinja2", "plotly"):
-        if find_spec(name) is None:
-            raise ImportError(f'--report needs {name}: pip install "divlearn[report]"')
-
-
 class Bars:
-    """Bars on a terminal, the whole work first and its parts below; they vanish at the end."""
+    """Progress bars on a terminal: the whole work, below it its parts; all vanish at the end."""
 
-    # A listener of `fitting.progress`: new work is part of the current one, and ends its parts.
+    # A listener of `fitting.progress`: a new task is part of the current one. Progress of a task
+    # removes the bars of its parts.
 
     def __init__(self, console: Console, text: str) -> None:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -164,21 +159,21 @@ class Bars:
         self._whole = self.progress.add_task(_as_markup(text), total=None, count="")
         self._rows: dict[str, TaskID] = {}
 
-    def __call__(self, what: str, done: int, total: int, news: str) -> None:
-        if what not in self._rows:
-            self._rows[what] = self.progress.add_task("", count="") if self._rows else self._whole
-        row = self._rows[what]
-        for part in list(self._rows)[list(self._rows).index(what) + 1 :]:
+    def __call__(self, items: str, done: int, total: int, news: str) -> None:
+        if items not in self._rows:
+            self._rows[items] = self.progress.add_task("", count="") if self._rows else self._whole
+        row = self._rows[items]
+        for part in list(self._rows)[list(self._rows).index(items) + 1 :]:
             self.progress.remove_task(self._rows.pop(part))
-        count = f"{done} of {total} {what}" + f", {news}" * bool(news)
+        count = f"{done} of {total} {items}" + f", {news}" * bool(news)
         self.progress.update(row, completed=done, total=total, count=_as_markup(count))
 
 
 def harmless(text: str, *, keep: str = "\n") -> str:
     """Escape control characters, which could command a terminal or forge lines of output."""
     return "".join(
-        one if one in keep or one.isprintable() or category(one) == "Zs" else repr(one)[1:-1]
-        for one in text
+        char if char in keep or char.isprintable() or category(char) == "Zs" else repr(char)[1:-1]
+        for char in text
     )
 
 
@@ -189,18 +184,18 @@ def _as_markup(text: str, *, keep: str = "\n") -> str:
 
 
 def as_csv(rows: Sequence[Sequence[str]]) -> str:
-    """Make a table of cells that no spreadsheet takes for formulas (OWASP, CSV injection)."""
+    """Format a table as CSV; no spreadsheet reads a cell as a formula (OWASP, CSV injection)."""
     text = io.StringIO()
     csv.writer(text).writerows([_as_cell(cell) for cell in row] for row in rows)
     return text.getvalue()
 
 
 def _as_cell(text: str) -> str:
-    """Put a quote before what would be a formula; numbers, also negative ones, are none."""
+    """Put a quote before formulas; a negative number is not a formula."""
     try:
         float(text)
     except ValueError:
-        return f"'{text}" if text.startswith(_FORMULAS) else text
+        return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
     return text
 
 
@@ -211,7 +206,7 @@ def escape_unknown(stream: TextIO) -> None:
 
 
 def shell_name(path: Path) -> str:
-    """Quote a name such that a shell passes it on as the name of a file."""
+    """Quote the name of a file for a shell, so that no command reads it as an option."""
     name = str(path)
     return shlex.quote(f"./{name}" if name.startswith("-") else name)
 
@@ -222,7 +217,7 @@ def check_paths(
     endings: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> None:
     """Refuse outputs that overwrite an input or each other, or that cannot be written."""
-    read, written = ([(name, path) for name, path in part if path] for part in (inputs, outputs))
+    read, written = ([(name, path) for name, path in files if path] for files in (inputs, outputs))
     for option, path in written:
         with _naming(option, path):
             check_replaceable(path, f"{option} {path}")
@@ -236,9 +231,9 @@ def check_paths(
             if _lies_in(other_path, path):
                 raise ValueError(f"{that} lies in {this}; choose another {option}")
     for option, path in written:
-        known = endings.get(option, ())
-        if known and path.suffix.lower() not in known:
-            raise ValueError(f"{option} {path} must end in {' or '.join(known)}")
+        suffixes = endings.get(option, ())
+        if suffixes and path.suffix.lower() not in suffixes:
+            raise ValueError(f"{option} {path} must end in {' or '.join(suffixes)}")
     for option, path in written:
         with _naming(option, path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -247,7 +242,7 @@ def check_paths(
 
 
 def _are_same(first: Path, second: Path) -> bool:
-    """Whether two names lead to one file, which need not exist yet."""
+    """Whether two paths name the same file, which need not exist yet."""
     if os.path.realpath(first) == os.path.realpath(second):
         return True
     try:
@@ -257,18 +252,18 @@ def _are_same(first: Path, second: Path) -> bool:
 
 
 def _lies_in(path: Path, folder: Path) -> bool:
-    """Whether a file lies in a folder, or in what would have to become one."""
+    """Whether a file lies in a folder, which need not exist yet."""
     inside = Path(os.path.realpath(folder)) in Path(os.path.realpath(path)).parents
     return inside and not folder.is_file()
 
 
 @contextmanager
 def _naming(option: str, path: Path) -> Iterator[None]:
-    """Let errors of the operating system name the option."""
+    """Name the option in errors of the operating system."""
     try:
         yield
     except OSError as error:
-        if error.strerror is None:  # it is a sentence already
+        if error.strerror is None:  # not of the operating system
             raise
         raise ValueError(
             f"{option} {path} cannot be written: {path.parent}: {error.strerror}; choose another "

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from divlearn.arrays import Indices, Labels, RealArray
 
-_SHOWN = 20
-
+_N_SHOWN = 20  # predictions
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="File of fit or divlearn.save.")]
 Data = Annotated[Path, typer.Argument(metavar="DATA", help="Data as the model was fitted to.")]
@@ -68,16 +67,16 @@ def predict(
     classifier = load(model, trusted=trust or ())
     if not hasattr(classifier, "predict"):
         raise ValueError(f"{model} is a {type(classifier).__name__}, which cannot predict")
-    square, known = _takes_matrices(_first_step(classifier)), as_column(labels)
-    dataset = read_spd(data, matrices=matrices, labels=known, regularize=None, square=square)
+    square, column = _takes_matrices(_first_step(classifier)), as_column(labels)
+    dataset = read_spd(data, matrices=matrices, labels=column, regularize=None, square=square)
     predicted, proba, problems = _predict(classifier, dataset.matrices, skip=invalid == "skip")
     files = range(len(dataset.matrices)) if dataset.files is None else dataset.files
-    names, accuracy = [str(one) for one in files], None
+    names, accuracy = list(map(str, files)), None
     if dataset.labels is not None and hasattr(classifier, "classes_"):
         pairs = zip(predicted, dataset.labels, strict=True)
-        agree = [_agree(one, label) for one, label in pairs if one is not None]
+        agree = [_agree(name, label) for name, label in pairs if name is not None]
         accuracy = sum(agree) / len(agree)
-    rows = _table(names, predicted, proba, classifier)
+    rows = _make_table(names, predicted, proba, classifier)
     if invalid == "skip":
         rows[0].append("problem")
         for number, row in enumerate(rows[1:]):
@@ -93,7 +92,7 @@ def predict(
 
 
 def _agree(predicted: object, label: object) -> bool:
-    """Whether two names of classes are the same: 1, "1.0" and True, but not "1" and "01"."""
+    """Whether two class labels are equal, as 1, "1.0" and True are, but "1" and "01" are not."""
     if str(predicted) == str(label):
         return True
     if isinstance(predicted, str) and isinstance(label, str):
@@ -107,38 +106,38 @@ def _agree(predicted: object, label: object) -> bool:
 def _predict(
     classifier: BaseEstimator, matrices: RealArray, *, skip: bool
 ) -> tuple[list[Any], list[Any] | None, dict[int, str]]:
-    """Predict classes and, where there are any, probabilities; None for rows with problems."""
+    """Predict classes and probabilities, None for rows with problems; then return the problems."""
     import numpy as np
 
     rows, problems = np.arange(len(matrices)), {}
     try:
         predicted, proba = _predict_all(classifier, matrices)
     except ValueError:
-        problems = _find_problems(_check_of(classifier), matrices, rows) if skip else {}
-        if len(problems) in (0, len(rows)):  # nothing would be left
+        problems = _find_problems(_get_check(classifier), matrices, rows) if skip else {}
+        if len(problems) in (0, len(rows)):  # no rows would be left
             raise
         rows = np.setdiff1d(rows, list(problems))
         predicted, proba = _predict_all(classifier, matrices[rows])
 
-    def spread(values: Iterable[Any]) -> list[Any]:
-        known = dict(zip(rows.tolist(), values, strict=True))
-        return [known.get(row) for row in range(len(matrices))]
+    def fill_rows(values: Iterable[Any]) -> list[Any]:
+        by_row = dict(zip(rows.tolist(), values, strict=True))
+        return [by_row.get(row) for row in range(len(matrices))]
 
-    return spread(predicted), None if proba is None else spread(proba), problems
+    return fill_rows(predicted), None if proba is None else fill_rows(proba), problems
 
 
 def _predict_all(classifier: BaseEstimator, matrices: RealArray) -> tuple[Labels, RealArray | None]:
     from divlearn.fitting.labelled import MatricesMixin, prepare_new
 
-    # Checked once for both.
-    known = isinstance(classifier, MatricesMixin)
-    given = prepare_new(classifier, matrices) if known else matrices
-    probable = hasattr(classifier, "predict_proba") and hasattr(classifier, "classes_")
-    return classifier.predict(given), classifier.predict_proba(given) if probable else None
+    # Check the matrices once for both.
+    is_divlearn = isinstance(classifier, MatricesMixin)
+    prepared = prepare_new(classifier, matrices) if is_divlearn else matrices
+    has_proba = hasattr(classifier, "predict_proba") and hasattr(classifier, "classes_")
+    return classifier.predict(prepared), classifier.predict_proba(prepared) if has_proba else None
 
 
-def _check_of(classifier: BaseEstimator) -> Callable[[RealArray], object]:
-    """Return what raises for matrices that a classifier refuses, as cheaply as is known."""
+def _get_check(classifier: BaseEstimator) -> Callable[[RealArray], object]:
+    """Return the cheapest function that raises for matrices that a classifier refuses."""
     from divlearn.fitting.labelled import check_new
 
     first = _first_step(classifier)
@@ -148,34 +147,35 @@ def _check_of(classifier: BaseEstimator) -> Callable[[RealArray], object]:
 def _find_problems(
     check: Callable[[RealArray], object], matrices: RealArray, rows: Indices
 ) -> dict[int, str]:
-    """Find the rows that are refused also alone, by halves, and say why."""
+    """Find the rows that are invalid on their own, by bisection; return their messages."""
     import numpy as np
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of parts; the whole warns again
+            warnings.simplefilter("ignore")  # `predict` warns again
             check(matrices[rows])
     except ValueError as error:
         if len(rows) == 1:
-            return {int(rows[0]): _as_problem(error)}
+            return {int(rows[0]): _format_problem(error)}
         first, second = (_find_problems(check, matrices, half) for half in np.array_split(rows, 2))
         return first | second
     return {}
 
 
-def _as_problem(error: ValueError) -> str:
-    """Return the message of a batch of one, without its place and number."""
+def _format_problem(error: ValueError) -> str:
+    """Return the message for a batch of one matrix, without its index and their number."""
     text = re.sub(r"\bX\[0\] | \(1 of 1 [^)]*\)", "", " ".join(str(error).split()))
     return with_options(text)
 
 
-def _table(
+def _make_table(
     names: list[str], predicted: list[Any], proba: list[Any] | None, classifier: BaseEstimator
 ) -> list[list[str]]:
     """Make a table of predictions, headings first."""
     rows = [["matrix", "predicted"]]
     rows += [
-        [name, "" if one is None else str(one)] for name, one in zip(names, predicted, strict=True)
+        [name, "" if label is None else str(label)]
+        for name, label in zip(names, predicted, strict=True)
     ]
     if proba is not None:
         rows[0] += [f"p({name})" for name in classifier.classes_]
@@ -194,11 +194,11 @@ def _show(
 ) -> None:
     from divlearn.atomic import open_atomic
 
-    out.table(rows[0], rows[1 : 1 + _SHOWN])
+    out.table(rows[0], rows[1 : 1 + _N_SHOWN])
     n_matrices = len(rows) - 1
-    if n_matrices > _SHOWN:
+    if n_matrices > _N_SHOWN:
         hint = "" if output else "; -o predictions.csv writes all"
-        out.say(f"... and {n_matrices - _SHOWN} more{hint}")
+        out.say(f"... and {n_matrices - _N_SHOWN} more{hint}")
     if n_problems:
         out.say(f"{n_problems} of {n_matrices} matrices are invalid and were skipped.")
     if accuracy is not None:

@@ -47,12 +47,12 @@ def which(
     y = None if without_labels else reading.require_classes(dataset, data).labels
     if y is None and groups is not None:
         raise ValueError("--groups needs labels: the likelihood has no folds; leave out --groups")
-    together = None if y is None else reading.keep_together(dataset, groups, out)
+    group_labels = None if y is None else reading.keep_together(dataset, groups, out)
     with out.working("Comparing divergences"):
         answer = which_divergence(
             dataset.matrices,
             y,
-            groups=together,
+            groups=group_labels,
             cv=cv,
             engine=engine,
             random_state=seed,
@@ -60,10 +60,10 @@ def which(
         )
     if y is not None:
         reading.say_folds(len(answer.chosen), cv, out)
-    _show(out, answer, together is not None)
+    _show(out, answer, kept_together=group_labels is not None)
 
 
-def _show(out: Output, answer: WhichDivergence, kept_together: bool) -> None:
+def _show(out: Output, answer: WhichDivergence, *, kept_together: bool) -> None:
     from divlearn.report import page_of
     from divlearn.report.sections import as_sentence
 

@@ -1,4 +1,4 @@
-"""One type for every data set: raw samples, their SPD matrices on demand, labels and splits."""
+"""The type of data sets: raw samples, their SPD matrices on demand, labels and splits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Samples = Sequence[Any] | np.ndarray  # images, series, or tuples of several ser
 
 @dataclass(frozen=True)
 class SplitRule:
-    """Random splits: how many, and which share of every class is for training."""
+    """Random splits: their number, and the share of every class for training."""
 
     n: int
     train: float
@@ -39,19 +39,19 @@ class Dataset:
     Attributes
     ----------
     name : str
-    labels : ndarray, shape (n_matrices,), or None where there are none.
-    citation : str, what to cite when using the data.
-    terms : str, under which terms the data is given away.
-    rule : SplitRule, random splits where there are no official ones.
+    labels : ndarray, shape (n_matrices,), or None
+    citation : str, the work to cite when using the data.
+    terms : str, the licence of the data.
+    rule : SplitRule, random splits if there are no official ones.
     images : sequence of ndarray, optional, raw samples of shape (height, width[, n_channels]).
     series : sequence, optional, of shape (n_channels, n_times) or tuples of several such streams.
     descriptor : transformer, optional, from raw samples to matrices.
-        Several matrices per sample are laid out one sample after the other.
-    official_splits : tuple of (train, test), indices of matrices, where the data comes with splits.
-    groups : ndarray, shape (n_matrices,), optional, equal for matrices that share their origin.
-    notes : tuple of str, what one should know before trusting results on this data.
-    stored : ndarray, shape (n_matrices, d, d), optional, where there are no raw samples.
-    files : ndarray, shape (n_matrices,), optional, names of files the matrices were made from.
+        Several matrices of one sample follow each other.
+    official_splits : tuple of (train, test), indices of matrices, if the data comes with splits.
+    groups : ndarray, shape (n_matrices,), optional, equal for matrices of the same origin.
+    notes : tuple of str, warnings for the interpretation of results on this data.
+    stored : ndarray, shape (n_matrices, d, d), optional, if there are no raw samples.
+    files : ndarray, shape (n_matrices,), optional, names of files that the matrices are made from.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class Dataset:
     """
 
     name: str
-    labels: Any  # an array, or None; loose, since most data has labels
+    labels: Any  # an array or None; not typed, because most data has labels
     citation: str = NOT_STATED
     terms: str = NOT_STATED
     rule: SplitRule = SplitRule(5, 0.8)
@@ -92,16 +92,16 @@ class Dataset:
         if self.groups is None:
             return
         self.groups = np.asarray(self.groups)
-        # None: only the descriptor will tell how many matrices there are.
-        known = self._n_stored if self.labels is None else len(self.labels)
-        if self.groups.ndim != 1 or known not in (None, len(self.groups)):
+        # None if the number of matrices is unknown before the descriptor has computed them.
+        n_matrices = self._n_stored if self.labels is None else len(self.labels)
+        if self.groups.ndim != 1 or n_matrices not in (None, len(self.groups)):
             raise ValueError(
                 f"{self.name}: groups have shape {self.groups.shape}, must have "
-                f"({'n_matrices' if known is None else known},), one for each matrix"
+                f"({'n_matrices' if n_matrices is None else n_matrices},), one for each matrix"
             )
 
     def digest(self) -> str:
-        """Compute a SHA-256 of matrices and labels, which tells whether data is the same."""
+        """Compute a SHA-256 of matrices and labels, equal for equal data."""
         content = sha256(np.ascontiguousarray(self.matrices).tobytes())
         if self.labels is not None:
             names = "\n".join(map(str, self.labels.tolist()))
@@ -119,10 +119,10 @@ class Dataset:
 
     @cached_property
     def matrices(self) -> RealArray:
-        """SPD matrices, shape (n_matrices, d, d): computed when first asked for, then kept.
+        """SPD matrices, shape (n_matrices, d, d), computed at the first access.
 
-        The descriptor is fitted to all samples, without labels. To learn nothing from test samples,
-        put it into a scikit-learn Pipeline and fit that to the training samples of ``raw``.
+        The descriptor is fitted to all samples, without labels. To keep test samples out of it, put
+        it into a scikit-learn Pipeline and fit that to the training samples of ``raw``.
         """
         stored = self.stored
         if stored is None:
@@ -133,20 +133,20 @@ class Dataset:
                 )
             stored = np.asarray(clone(self.descriptor).fit_transform(self.raw))
         matrices = stored.reshape(-1, *stored.shape[-2:])
-        for what, given in (("labels", self.labels), ("groups", self.groups)):
-            if given is not None and len(matrices) != len(given):
+        for name, values in (("labels", self.labels), ("groups", self.groups)):
+            if values is not None and len(matrices) != len(values):
                 raise ValueError(
-                    f"{self.name}: {len(given)} {what} for {len(matrices)} matrices; pass as many"
+                    f"{self.name}: {len(values)} {name} for {len(matrices)} matrices; pass as many"
                 )
         return check_spd(matrices, name=f"{self.name} matrices")
 
     @property
     def classes(self) -> Labels:
         """The different labels, sorted."""
-        return np.unique(self._known_labels)
+        return np.unique(self._required_labels)
 
     @property
-    def _known_labels(self) -> Labels:
+    def _required_labels(self) -> Labels:
         if self.labels is None:
             raise ValueError(
                 f"{self.name} has no labels; save them with the matrices, as an array named labels"
@@ -158,38 +158,39 @@ class Dataset:
     ) -> list[Split]:
         """Return sorted indices of matrices for training and testing, a list of (train, test).
 
-        Copies of the official splits where there are any and neither ``n`` nor ``train`` is given,
-        else ``n`` random splits, stratified by class, with a share ``train`` to train on; ``rule``
-        has the defaults. They do not look at ``groups``; scikit-learn's `GroupShuffleSplit` does.
+        The official splits if there are any and neither ``n`` nor ``train`` is given, else ``n``
+        random splits, stratified by class, with a share ``train`` for training; ``rule`` has the
+        defaults. They ignore ``groups``; scikit-learn's `GroupShuffleSplit` does not.
         """
         if n is None and train is None and self.official_splits:
-            return [(np.array(chosen), np.array(rest)) for chosen, rest in self.official_splits]
-        number = check_count(self.rule.n if n is None else n, "n", fix=", the number of splits")
+            return [(np.array(first), np.array(second)) for first, second in self.official_splits]
+        n_splits = check_count(self.rule.n if n is None else n, "n", fix=", the number of splits")
         share = self.rule.train if train is None else train
         if not isinstance(share, float | np.floating) or not 0 < share < 1:
             raise ValueError(
                 f"train={share!r} must be a number > 0 and < 1, a share of the matrices"
             )
-        labels = self._known_labels
-        shuffled = StratifiedShuffleSplit(number, train_size=share, random_state=random_state)
-        found = shuffled.split(labels, labels)
-        return [(np.sort(chosen), np.sort(rest)) for chosen, rest in found]
+        labels = self._required_labels
+        splitter = StratifiedShuffleSplit(n_splits, train_size=share, random_state=random_state)
+        return [
+            (np.sort(first), np.sort(second)) for first, second in splitter.split(labels, labels)
+        ]
 
     def duplicates(self) -> list[tuple[int, ...]]:
-        """Find the indices of samples, or else matrices, that are equal entry by entry."""
+        """Find samples, or else matrices, that are equal entry by entry; return their indices."""
         return find_copies(self.matrices if self.raw is None else self.raw)
 
     def summary(self) -> str:
-        """Describe the data in a few lines: sizes, splits, what to know, citation and terms."""
+        """Describe the data in a few lines: sizes, splits, notes, citation and terms."""
         n, d = self.matrices.shape[:2]
         labels = " without labels"
         if self.labels is not None:
             counts = np.unique(self.labels, return_counts=True)[1]
-            most = "" if counts.min() == counts.max() else f" to {counts.max()}"
-            labels = f"; {_count(len(counts), 'class', 'es')} of {counts.min()}{most}; "
+            largest = "" if counts.min() == counts.max() else f" to {counts.max()}"
+            labels = f"; {_count(len(counts), 'class', 'es')} of {counts.min()}{largest}; "
             labels += self._describe_splits()
-        first = f"{self.name}: {n} SPD matrices, {d} x {d}{labels}."
-        return "\n".join([first, *self.notes, f"Cite: {self.citation}", f"Terms: {self.terms}"])
+        content = f"{self.name}: {n} SPD matrices, {d} x {d}{labels}."
+        return "\n".join([content, *self.notes, f"Cite: {self.citation}", f"Terms: {self.terms}"])
 
     def _describe_splits(self) -> str:
         if self.official_splits:
@@ -201,20 +202,21 @@ class Dataset:
             content = f"{len(self.labels)} matrices, {len(self.classes)} classes, "
             return f"<Dataset {self.name}: {content}{self._describe_splits()}>"
         content = f"{self._n_stored or 0} matrices"
-        if self.raw is not None and self.stored is None:  # nothing is computed to be shown
+        if self.raw is not None and self.stored is None:  # do not compute the matrices
             content = f"{len(self.raw)} {'series' if self.images is None else 'images'}"
         return f"<Dataset {self.name}: {content} without labels>"
 
 
 def find_copies(samples: Samples) -> list[tuple[int, ...]]:
-    found = defaultdict(list)
+    """Return the indices of samples that are equal entry by entry, a tuple for each."""
+    indices_by_key = defaultdict(list)
     for index, sample in enumerate(samples):
         streams = sample if isinstance(sample, tuple) else (sample,)
-        arrays = [np.ascontiguousarray(stream) for stream in streams]
-        key = tuple((one.shape, one.dtype.str, sha256(one.tobytes()).digest()) for one in arrays)
-        found[key].append(index)
-    return [tuple(indices) for indices in found.values() if len(indices) > 1]
+        arrays = map(np.ascontiguousarray, streams)
+        key = tuple((a.shape, a.dtype.str, sha256(a.tobytes()).digest()) for a in arrays)
+        indices_by_key[key].append(index)
+    return [tuple(indices) for indices in indices_by_key.values() if len(indices) > 1]
 
 
-def _count(n: int, what: str, plural: str) -> str:
-    return f"{n} {what}{plural * (n > 1)}"
+def _count(n: int, noun: str, plural: str) -> str:
+    return f"{n} {noun}{plural * (n > 1)}"

@@ -1,4 +1,4 @@
-"""Data sets from files, folders of images, and what ships inside scikit-image and aeon."""
+"""Data sets from files, from folders of images, and from scikit-image and aeon."""
 
 import warnings
 from pathlib import Path
@@ -29,12 +29,12 @@ def load_spd(
 ) -> Dataset:
     """Load SPD matrices and their labels from a .npy, .npz, HDF5, MATLAB or .csv file.
 
-    The content tells the formats apart, but .csv files by their ending. ``labels`` are None where
-    the file has none. A training and a test part are the one official split of the data set.
+    The format is detected from the content, or for .csv files from the ending. ``labels`` are None
+    if the file has none. A training and a test part are the official split of the data set.
 
-    A row of a .csv file is one matrix, whole or its upper triangle row by row. The first row may
-    be a heading. Columns whose heading is a usual name of labels or groups, and those of text, are
-    arrays of their own.
+    A row of a .csv file is a matrix, or its upper triangle row by row. The first row may be a
+    heading. Columns of text, and those whose heading is a usual name of labels or groups, are
+    separate arrays.
 
     Parameters
     ----------
@@ -64,38 +64,38 @@ def load_spd(
     <Dataset two_classes: 2 matrices, 2 classes, 5 random splits>
     """
     path = Path(path)
-    found = read_spd(
+    contents = read_spd(
         path, matrices=matrices, labels=labels, groups=groups, limit=limit, regularize=regularize
     )
-    return from_file(found, path.stem, tuple(_note(path, name) for name in found.group_names))
+    notes = [
+        f'{path.name} has an array `{name}`; pass groups="{name}" to keep its groups together'
+        for name in contents.group_names
+    ]
+    return from_file(contents, path.stem, tuple(notes))
 
 
-def _note(path: Path, name: str) -> str:
-    return f'{path.name} has an array `{name}`; pass groups="{name}" to keep its groups together'
-
-
-def from_file(found: SPDFile, name: str, notes: tuple[str, ...] = ()) -> Dataset:
-    """Make the content of a file, whose matrices were checked, a data set."""
-    made = Dataset(
+def from_file(contents: SPDFile, name: str, notes: tuple[str, ...] = ()) -> Dataset:
+    """Make a data set of the contents of a file, whose matrices were checked."""
+    dataset = Dataset(
         name,
-        found.labels,
-        official_splits=() if found.splits is None else (found.splits,),
-        groups=found.groups,
+        contents.labels,
+        official_splits=() if contents.splits is None else (contents.splits,),
+        groups=contents.groups,
         notes=notes,
-        stored=found.matrices,
-        files=found.files,
+        stored=contents.matrices,
+        files=contents.files,
     )
-    vars(made)["matrices"] = found.matrices  # where the cached property keeps what it checked
-    return made
+    vars(dataset)["matrices"] = contents.matrices  # fill the cached property: no second check
+    return dataset
 
 
 def load_image_folder(path: PathLike, descriptor: BaseEstimator | None = None) -> Dataset:
-    """Images in sub-folders, whose names are the labels, as covariance matrices.
+    """Load images from sub-folders, whose names are the labels, as covariance matrices.
 
     Parameters
     ----------
     path : str or path-like
-        Folder with ``<class>/<any name>``. Other files, and images that lie deeper, are left out.
+        Folder with ``<class>/<any name>``. Other files and images in deeper folders are ignored.
     descriptor : transformer, optional, ``RegionCovariance("texture")`` by default.
 
     Examples
@@ -116,7 +116,7 @@ def load_image_folder(path: PathLike, descriptor: BaseEstimator | None = None) -
         raise NotADirectoryError(
             f"{folder} is not a folder; pass one that holds <class>/<name>.png or similar"
         )
-    paths = [image for part in subfolders(folder) for image in list_images(part)]
+    paths = [image for subfolder in subfolders(folder) for image in list_images(subfolder)]
     if not paths:
         raise FileNotFoundError(
             f"{folder} holds no images in sub-folders, must hold <class>/<name>.png or similar; "
@@ -131,7 +131,7 @@ def load_image_folder(path: PathLike, descriptor: BaseEstimator | None = None) -
 
 
 def load_textures(patch: int = 32) -> Dataset:
-    r"""Region covariances of the patches of three photographs: brick, grass and gravel.
+    r"""Load region covariances of patches of three photographs: brick, grass and gravel.
 
     Each image, 512 by 512 pixels, is cut into a grid of square patches, which
     ``RegionCovariance("brodatz")`` describes: x, y, I, \|Ix\| and \|Iy\|.
@@ -139,13 +139,13 @@ def load_textures(patch: int = 32) -> Dataset:
     Parameters
     ----------
     patch : int, default=32
-        Side of a patch in pixels. Pixels that fill no whole patch are left out. Patches of a few
-        pixels, whose covariances are singular, are refused.
+        Side of a patch in pixels. Pixels at the border that fill no patch are ignored. Patches of a
+        few pixels have singular covariances and raise an error.
 
     Notes
     -----
-    Labels are the names of the images, which ship with scikit-image. A class is one photograph: the
-    data tells divergences apart, not how well unseen photographs would be recognised.
+    Labels are the names of the images, which ship with scikit-image. A class is one photograph: use
+    the data to compare divergences, not to measure accuracy on unseen photographs.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def load_textures(patch: int = 32) -> Dataset:
     )
     with warnings.catch_warnings(action="error", category=SPDRepairWarning):
         try:
-            dataset.matrices  # noqa: B018 - computed here, where none may need repair, and kept
+            dataset.matrices  # noqa: B018 - compute them now: none may need repair
         except (SPDRepairWarning, ValueError) as error:
             raise ValueError(
                 f"patch={patch} must be larger: some patches of {patch} x {patch} pixels have no "
@@ -178,7 +178,7 @@ def load_textures(patch: int = 32) -> Dataset:
 
 
 def load_japanese_vowels() -> Dataset:
-    """Japanese vowels: 640 utterances of nine speakers, as 13 x 13 Gaussian embeddings.
+    """Load Japanese vowels: 640 utterances of nine speakers, as 13 x 13 Gaussian embeddings.
 
     Labels are the numbers of the speakers. Series have 12 channels, cepstrum coefficients, and
     7 to 29 times. The official split has 270 utterances to train on and 370 to test on. The
@@ -186,9 +186,9 @@ def load_japanese_vowels() -> Dataset:
 
     Notes
     -----
-    The means tell speakers apart as much as the covariances do, hence the Gaussian embedding. Some
-    series are shorter than their number of channels; the floor of 0.01 was chosen by
-    cross-validation on the training part alone. A warning reports repaired matrices.
+    Means separate the speakers as much as covariances do, hence the Gaussian embedding. Some series
+    have fewer times than channels; the floor of 0.01 was chosen by cross-validation on the training
+    part alone. A warning reports repaired matrices.
 
     Examples
     --------
@@ -205,7 +205,7 @@ def load_japanese_vowels() -> Dataset:
 
 
 def load_basic_motions() -> Dataset:
-    """Motions of a watch: 80 recordings of four activities, as 7 x 7 Gaussian embeddings.
+    """Load motions of a watch: 80 recordings of four activities, as 7 x 7 Gaussian embeddings.
 
     Labels are the names of the activities. Series have 6 channels, those of an accelerometer and of
     a gyroscope, and 100 times. The official split has 40 to train on and 40 to test on. The series
@@ -230,20 +230,20 @@ def _load_series(problem: str, **fields: Any) -> Dataset:
     aeon = import_extra("aeon.datasets", f"{problem} ships with aeon", "series")
     series, labels, sizes = [], [], []
     for part in ("TRAIN", "TEST"):
-        # By its path: aeon's own loaders download what they do not find.
+        # Read the file by its path: aeon's own loaders download missing files.
         path = Path(aeon.__file__).parent / "data" / problem / f"{problem}_{part}.ts"
         if not path.is_file():
             raise FileNotFoundError(
                 f"{problem}: {path} does not exist; this version of aeon does not include it; "
                 "install another, such as aeon 1.6"
             )
-        more, names = aeon.load_from_ts_file(str(path))
-        series += list(more)
-        labels += list(names)
-        sizes.append(len(names))
-    numbers = labels[0].isdecimal()
+        part_series, part_labels = aeon.load_from_ts_file(str(path))
+        series += list(part_series)
+        labels += list(part_labels)
+        sizes.append(len(part_labels))
+    are_numbers = labels[0].isdecimal()
     return Dataset(
-        labels=np.array(labels).astype(np.int64) if numbers else np.array(labels),
+        labels=np.array(labels).astype(np.int64) if are_numbers else np.array(labels),
         series=series,
         official_splits=((np.arange(sizes[0]), np.arange(sizes[0], sum(sizes))),),
         **fields,

@@ -1,4 +1,4 @@
-r"""The Riemannian Gaussian, and other densities that look at log-eigenvalues only.
+r"""The Riemannian Gaussian, and other densities that are functions of log-eigenvalues.
 
 A density :math:`p(X) \propto \exp(-\sum_i V(t_i))` of the log-eigenvalues t of X, with respect to
 the affine-invariant volume, is that of :math:`X = U \operatorname{diag}(e^t) U^T` with U uniform
@@ -28,13 +28,12 @@ from divlearn.threads import limit_blas
 Potential = Callable[[RealArray], tuple[RealArray, RealArray, RealArray]]
 Transport = Callable[[RealArray], tuple[RealArray, RealArray]]  # values and slopes
 
-# The largest ratio of the densities is read off the candidates: so many make its error harmless.
-_FEWEST_CANDIDATES = 256
-_LOWEST_ACCEPTANCE = 1e-3
-_NEWTON_STEPS = 200
-_LARGEST = 300.0  # log-eigenvalue; Newton steps run away where q has no mode
-# Knots beyond the outermost zero, in standard deviations: no draw gets beyond the last.
-_BEYOND = np.arange(0.5, 7.5, 0.5)
+_MIN_CANDIDATES = 256  # enough to estimate the largest ratio of the densities from candidates
+_MIN_ACCEPTANCE = 1e-3
+_MAX_NEWTON_STEPS = 200
+_MAX_LOG_EIGENVALUE = 300.0  # Newton steps diverge if q has no mode
+# Knots beyond the outermost zero, in standard deviations: no draw lies beyond the last.
+_OUTER_KNOTS = np.arange(0.5, 7.5, 0.5)
 
 
 def make_riemannian_gaussian_clusters(
@@ -61,7 +60,7 @@ def make_riemannian_gaussian_clusters(
     sigma : float or array-like, shape (n_clusters,), optional
         Spread of the clusters; by default :math:`(d + 2)^{-1/2}`, that of Wishart matrices of
         2 d + 4 degrees of freedom. :math:`\sigma^2 (d - 1)` must be <= 36, or 16 in float32.
-    others, and what is returned : as in `make_wishart_clusters`
+    other parameters, and the result : as in `make_wishart_clusters`
 
     Examples
     --------
@@ -72,7 +71,7 @@ def make_riemannian_gaussian_clusters(
         n_clusters, n_per_cluster, d, separation, condition, shuffle, random_state, dtype
     )
     spread = plan.per_cluster((d + 2) ** -0.5 if sigma is None else sigma, "sigma")
-    smallest = math.sqrt(np.finfo(plan.dtype).eps)  # half of the digits tell matrices apart
+    smallest = math.sqrt(np.finfo(plan.dtype).eps)  # matrices differ in half of the digits
     largest = math.sqrt(-2 * math.log(smallest) / max(d - 1, 1))
     relation = f">= {smallest:.2g} and <= {largest:.3g} for d={d} in {plan.dtype}"
     require((spread >= smallest) & (spread <= largest), spread, "sigma", relation)
@@ -97,41 +96,41 @@ def parabola(sigma: float) -> Potential:
 def sample_log_eigenvalues(
     potential: Potential, n_samples: int, d: int, random_state: np.random.RandomState
 ) -> tuple[RealArray, float]:
-    """Independent draws of q(t) by rejection, every row ascending, and the acceptance rate."""
-    # V must be convex, least at zero, and steeper than (d - 1) / 2 far out. Candidates increase
+    """Draw from q(t) by rejection; return ascending rows and the acceptance rate."""
+    # V must be convex, minimal at zero, and steeper than (d - 1) / 2 far out. Candidates increase
     # with the eigenvalues of Gaussian matrices (Dumitriu and Edelman 2002), which repel as in q:
     # the ratio of the densities is then nearly constant (Bekerman, Figalli and Guionnet 2015). Its
     # bound is its largest value among all candidates (Caffo, Booth and Davis 2002).
-    transport = _transport(potential, d)
-    kept, score = np.empty((0, d)), np.empty(0)
+    transport = _make_transport(potential, d)
+    samples, score = np.empty((0, d)), np.empty(0)
     bound, n_candidates = -np.inf, 0
-    while len(kept) < n_samples:
-        missing, rate = n_samples - len(kept), (len(kept) + 1) / (n_candidates + 1)
-        if rate < _LOWEST_ACCEPTANCE:
+    while len(samples) < n_samples:
+        missing, rate = n_samples - len(samples), (len(samples) + 1) / (n_candidates + 1)
+        if rate < _MIN_ACCEPTANCE:
             raise ValueError(
-                f"{len(kept)} of {n_candidates} candidates were accepted, must be >= "
-                f"{_LOWEST_ACCEPTANCE:.1%}: the potential drives the {d} log-eigenvalues too far "
+                f"{len(samples)} of {n_candidates} candidates were accepted, must be >= "
+                f"{_MIN_ACCEPTANCE:.1%}: the potential drives the {d} log-eigenvalues too far "
                 "apart; take a steeper one"
             )
-        n_new = _FEWEST_CANDIDATES + min(int(missing / rate), 4 * n_samples)
-        t, log_ratio = _candidates(transport, potential, n_new, d, random_state)
+        n_new = _MIN_CANDIDATES + min(int(missing / rate), 4 * n_samples)
+        t, log_ratio = _draw_candidates(transport, potential, n_new, d, random_state)
         n_candidates += n_new
-        # Accepted is what has log(uniform) < log_ratio - bound. Keeping log_ratio - log(uniform)
-        # lets a bound that rises later judge the earlier candidates again.
+        # A candidate is accepted if log(uniform) < log_ratio - bound. The score is log_ratio -
+        # log(uniform), so that earlier candidates are tested again if the bound rises.
         bound = max(bound, float(log_ratio.max()))
         score = np.concatenate([score, log_ratio + random_state.standard_exponential(n_new)])
         accepted = score > bound
-        kept, score = np.concatenate([kept, t])[accepted], score[accepted]
-    return kept[:n_samples], len(kept) / n_candidates
+        samples, score = np.concatenate([samples, t])[accepted], score[accepted]
+    return samples[:n_samples], len(samples) / n_candidates
 
 
-def _transport(potential: Potential, d: int) -> Transport:
-    """Map the eigenvalues of a Gaussian matrix to log-eigenvalues; straight beyond the knots."""
+def _make_transport(potential: Potential, d: int) -> Transport:
+    """Map the eigenvalues of a Gaussian matrix to log-eigenvalues, linearly beyond the knots."""
     zeros: RealArray = eigvalsh_tridiagonal(np.zeros(d), np.sqrt(np.arange(1, d) / 2))
     mode = _find_mode(potential, zeros)
-    below = _continue(lambda t: potential(-t), -zeros[::-1], -mode[::-1])
-    above = _continue(potential, zeros, mode)
-    knots = np.concatenate([zeros[0] - _BEYOND[::-1], zeros, zeros[-1] + _BEYOND])
+    below = _extrapolate(lambda t: potential(-t), -zeros[::-1], -mode[::-1])
+    above = _extrapolate(potential, zeros, mode)
+    knots = np.concatenate([zeros[0] - _OUTER_KNOTS[::-1], zeros, zeros[-1] + _OUTER_KNOTS])
     interpolate = PchipInterpolator(knots, np.concatenate([-below[::-1], mode, above]))
     derivative = interpolate.derivative()
 
@@ -143,17 +142,17 @@ def _transport(potential: Potential, d: int) -> Transport:
     return transport
 
 
-def _unit(potential: Potential) -> float:
-    """Spread of the Gaussian of the same curvature at zero."""
+def _standard_deviation(potential: Potential) -> float:
+    """Return the standard deviation of the Gaussian of the same curvature at zero."""
     return float(1 / np.sqrt(potential(np.zeros(1))[2][0]))
 
 
 def _find_mode(potential: Potential, zeros: RealArray) -> RealArray:
-    """Ascending t where q is largest, by Newton steps on the convex -log q."""
+    """Ascending t that maximizes q, by Newton steps on the convex -log q."""
     d = len(zeros)
-    t = zeros * _unit(potential)
-    for _ in range(_NEWTON_STEPS):
-        if not np.abs(t).max() < _LARGEST:
+    t = zeros * _standard_deviation(potential)
+    for _ in range(_MAX_NEWTON_STEPS):
+        if not np.abs(t).max() < _MAX_LOG_EIGENVALUE:
             break
         _, slope, curvature = potential(t)
         half = (t[:, None] - t) / 2
@@ -162,44 +161,46 @@ def _find_mode(potential: Potential, zeros: RealArray) -> RealArray:
         stiffness = 0.25 / np.sinh(half) ** 2
         hessian = np.diag(curvature + stiffness.sum(axis=1)) - stiffness
         step = -np.linalg.solve(hessian, gradient)
-        # No gap may shrink below half of itself: beyond zero the order is lost.
-        closing = float((-np.diff(step) / np.diff(t)).max(initial=0.5))
-        t = t + step * (0.5 / closing)
+        # At most half of a gap may close in a step, which keeps t ascending.
+        closed_share = float((-np.diff(step) / np.diff(t)).max(initial=0.5))
+        t = t + step * (0.5 / closed_share)
         if -gradient @ step < np.finfo(np.float64).eps * d:
             return t
     raise ValueError(
-        f"the potential lets {d} log-eigenvalues go beyond {_LARGEST:g} in magnitude: its slope "
-        f"must soon exceed (d - 1) / 2 = {(d - 1) / 2:g} on both sides; take a steeper one"
+        f"the potential lets {d} log-eigenvalues go beyond {_MAX_LOG_EIGENVALUE:g} in magnitude: "
+        f"its slope must soon exceed (d - 1) / 2 = {(d - 1) / 2:g} on both sides; take a steeper "
+        "one"
     )
 
 
-def _continue(potential: Potential, zeros: RealArray, mode: RealArray) -> RealArray:
-    """Map what lies `_BEYOND` the last zero so that the outermost t has the energy of its x."""
-    # Both energies are least at the last zero, or mode; there their square roots are straight.
-    x = zeros[-1] + np.append(0, _BEYOND)
-    wanted = 0.5 * x**2 - np.log(x[:, None] - zeros[:-1]).sum(axis=1)
-    wanted = np.sqrt(np.maximum(wanted - wanted[0], 0))
-    reach = wanted[-1] * _unit(potential)
+def _extrapolate(potential: Potential, zeros: RealArray, mode: RealArray) -> RealArray:
+    """Map the outer knots x beyond the last zero to t of the same energy beyond the last mode."""
+    # The energy of x is minimal at the last zero, that of t at the last mode. Near the minimum
+    # their square roots are linear, and thus easy to interpolate.
+    x = zeros[-1] + np.append(0, _OUTER_KNOTS)
+    target = 0.5 * x**2 - np.log(x[:, None] - zeros[:-1]).sum(axis=1)
+    target = np.sqrt(np.maximum(target - target[0], 0))
+    reach = target[-1] * _standard_deviation(potential)
     while True:
         t = np.linspace(mode[-1], mode[-1] + reach, 4001)
         gap = t[:, None] - mode[:-1]
         energy = potential(t)[0] - (gap / 2 + np.log(-np.expm1(-gap))).sum(axis=1)  # log 2 sinh
         energy = np.sqrt(np.maximum(energy - energy[0], 0))
-        if energy[-1] >= wanted[-1]:
-            return np.interp(wanted[1:], energy, t)
+        if energy[-1] >= target[-1]:
+            return np.interp(target[1:], energy, t)
         reach *= 2
 
 
-def _candidates(
+def _draw_candidates(
     transport: Transport,
     potential: Potential,
     n_candidates: int,
     d: int,
     random_state: np.random.RandomState,
 ) -> tuple[RealArray, RealArray]:
-    """Draw candidates t; with each, up to a constant, the logarithm of q over their density."""
+    """Draw candidates t; return also log(q / density of t), up to a constant."""
     t, log_ratio = np.empty((n_candidates, d)), np.empty(n_candidates)
-    with limit_blas(1):  # more cost a multiple on small matrices
+    with limit_blas(1):  # on small matrices, several threads are slower than one
         for rows in row_blocks(n_candidates, d):
             x = _gaussian_eigenvalues(rows.stop - rows.start, d, random_state)
             t[rows], slope = transport(x)

@@ -27,8 +27,8 @@ from divlearn.threads import limit_blas
 
 _BLOCK_ENTRIES = 2**17  # of matrices that are drawn at a time
 _SEPARATION_ERROR = 1e-4
-_PLACING_STEPS = 50
-_VARIANTS, _CONTRAST, _ARTIFACT = 4, 0.5, 8.0  # of recordings, see `make_recordings`
+_MAX_PLACING_STEPS = 50
+_N_VARIANTS, _CONTRAST, _ARTIFACT = 4, 0.5, 8.0  # of recordings, see `make_recordings`
 
 
 def make_wishart_clusters(
@@ -77,8 +77,8 @@ def make_wishart_clusters(
     require(freedom > d - 1, freedom, "dof", f"> d - 1 = {d - 1}, or all are singular; raise dof")
 
     def draw(rows: slice) -> RealArray:
-        of_row = freedom[plan.labels[rows]]
-        return _bartlett(of_row, d, plan.random_state) / np.sqrt(of_row)[:, None, None]
+        row_dof = freedom[plan.labels[rows]]
+        return _bartlett(row_dof, d, plan.random_state) / np.sqrt(row_dof)[:, None, None]
 
     return plan.make(np.sqrt(2 / freedom), draw, "raise dof", return_centers)
 
@@ -103,9 +103,9 @@ def make_inverse_wishart_clusters(
     Parameters
     ----------
     dof : float or array-like, shape (n_clusters,), optional
-        Degrees of freedom, > d + 1, without which there is no mean; 2 d + 4 by default. Variances
-        exist from d + 3 on.
-    others, and what is returned : as in `make_wishart_clusters`
+        Degrees of freedom, > d + 1, for the mean to exist; 2 d + 4 by default. Variances are finite
+        if it is > d + 3.
+    other parameters, and the result : as in `make_wishart_clusters`
 
     Examples
     --------
@@ -120,9 +120,9 @@ def make_inverse_wishart_clusters(
     require(freedom > d + 1, freedom, "dof", f"> d + 1 = {d + 1}, or E[X] is infinite; raise dof")
 
     def draw(rows: slice) -> RealArray:
-        of_row = freedom[plan.labels[rows]]
-        inverse = np.linalg.inv(_bartlett(of_row, d, plan.random_state)).mT
-        return inverse * np.sqrt(of_row - d - 1)[:, None, None]
+        row_dof = freedom[plan.labels[rows]]
+        inverse = np.linalg.inv(_bartlett(row_dof, d, plan.random_state)).mT
+        return inverse * np.sqrt(row_dof - d - 1)[:, None, None]
 
     return plan.make(np.sqrt(2 / freedom), draw, "raise dof", return_centers)
 
@@ -142,14 +142,14 @@ def make_recordings(
 
     .. math:: X = (I + \text{shift} \; G_s) \, A \, Z + u v^T
 
-    A class has four variants, each with its own powers of the sources Z. Every subject s mixes them
-    a little differently. An artifact, eight times as strong as the signal, has a random pattern u.
+    A class has four variants, with different powers of the sources Z. Every subject s mixes them
+    slightly differently. An artifact, eight times as strong as the signal, has a random pattern u.
 
     Parameters
     ----------
     n_recordings, n_channels, n_times : int, default=360, 8 and 64
     n_classes, n_subjects : int, default=3 and 12
-    shift : float, default=0.1, how much subjects differ.
+    shift : float, default=0.1, size of the differences between subjects.
     artifacts : float, default=0.25, share of recordings with an artifact.
     random_state : int, RandomState or None, default=None
 
@@ -169,13 +169,13 @@ def make_recordings(
         raise ValueError(f"{shift=} must be >= 0 and {artifacts=} between 0 and 1")
     random = make_generator(random_state)
     variants, subjects = np.divmod(np.arange(n_recordings), n_subjects)
-    variants %= _VARIANTS * n_classes
+    variants %= _N_VARIANTS * n_classes
     mixing = random.standard_normal((n_channels, n_channels))
-    powers = np.exp(_CONTRAST * random.standard_normal((_VARIANTS * n_classes, n_channels)))
-    moves = random.standard_normal((n_subjects, n_channels, n_channels)) / np.sqrt(n_channels)
-    heads = mixing + shift * moves @ mixing
+    powers = np.exp(_CONTRAST * random.standard_normal((_N_VARIANTS * n_classes, n_channels)))
+    shifts = random.standard_normal((n_subjects, n_channels, n_channels)) / np.sqrt(n_channels)
+    subject_mixing = mixing + shift * shifts @ mixing
     sources = np.sqrt(powers)[variants][:, :, None] * random.standard_normal(tuple(sizes.values()))
-    X = heads[subjects] @ sources
+    X = subject_mixing[subjects] @ sources
     return X + _draw_artifacts(X.shape, artifacts, random), variants % n_classes, subjects
 
 
@@ -189,7 +189,7 @@ def _draw_artifacts(
 
 
 class ClusterPlan:
-    """Checked arguments of `make_wishart_clusters`, labels, and the way to centres and matrices."""
+    """Checked arguments of `make_wishart_clusters`, with labels; `make` draws the matrices."""
 
     def __init__(
         self,
@@ -234,28 +234,28 @@ class ClusterPlan:
     def make(
         self, sigma: RealArray, draw: Callable[[slice], RealArray], fix: str, return_centers: bool
     ) -> tuple[np.ndarray, ...]:
-        """Place the centres, and matrices around them, in clusters that spread by ``sigma``."""
-        # ``draw`` returns the factors F of matrices F F^T around the identity for rows of the data.
+        """Draw centres, and matrices around them in clusters of the spread ``sigma``."""
+        # ``draw`` returns factors F of matrices F F^T around the identity, for rows of the data.
         X = np.empty((len(self.labels), self.d, self.d), self.dtype)
         try:
-            # More threads of BLAS gain nothing on small matrices, and cost a multiple.
+            # On small matrices, several threads of BLAS are slower than one.
             with limit_blas(1), np.errstate(all="ignore"):
-                roots = self._place(self.separation * float(np.sqrt(np.mean(sigma**2))))
+                roots = self._draw_roots(self.separation * float(np.sqrt(np.mean(sigma**2))))
                 centers = check_spd(roots @ roots.mT, dtype=self.dtype)
                 for rows in row_blocks(len(X), self.d):
                     factors = roots[self.labels[rows]] @ draw(rows)
                     X[rows] = check_spd(factors @ factors.mT, dtype=self.dtype)
         except ValueError as error:
-            widen = "" if self.dtype == np.float64 else ", or pass dtype=np.float64"
+            dtype_fix = "" if self.dtype == np.float64 else ", or pass dtype=np.float64"
             raise ValueError(
                 f"separation={self.separation:g}, condition={self.condition:g} and the spread of "
                 f"the clusters give matrices that {self.dtype} cannot tell from singular ones; "
-                f"{fix}, lower separation or condition{widen}"
+                f"{fix}, lower separation or condition{dtype_fix}"
             ) from error
         return (X, self.labels, centers) if return_centers else (X, self.labels)
 
-    def _place(self, distance: float) -> RealArray:
-        """Roots R of centres R R^T whose pairs lie this far apart, as a root mean square."""
+    def _draw_roots(self, distance: float) -> RealArray:
+        """Roots R of centres R R^T, whose distances have the given root mean square over pairs."""
         logarithms = np.linspace(-0.5, 0.5, self.d) * np.log(self.condition)
         units = np.exp(0.5 * (logarithms - logarithms.mean()))
         base = random_frames(1, self.d, self.random_state) * units
@@ -264,9 +264,9 @@ class ClusterPlan:
             return np.repeat(base, self.n_clusters, axis=0)
         values, vectors = np.linalg.eigh(tangents + tangents.mT)
         scale = distance / (2 * self.d)
-        # The curvature makes distances grow a little faster than the tangents. Near rounding the
-        # measured ratio stays noisy, hence a limit to the steps.
-        for _ in range(_PLACING_STEPS):
+        # Because of the curvature, distances grow slightly faster than the tangents. Rounding
+        # errors may keep the ratio from one, hence the limit of steps.
+        for _ in range(_MAX_PLACING_STEPS):
             half_squares = pairwise_abld(compose(vectors, np.exp(scale * values)), alpha=0, beta=0)
             mean_square = 2 * half_squares.sum() / (self.n_clusters * (self.n_clusters - 1))
             ratio = distance / np.sqrt(mean_square)
@@ -277,12 +277,12 @@ class ClusterPlan:
 
 
 def row_blocks(n_matrices: int, d: int) -> Iterator[slice]:
-    """Rows to draw at a time, so that memory holds little but the result."""
+    """Blocks of rows to draw at a time, which limit the memory beside the result."""
     return gen_batches(n_matrices, max(1, _BLOCK_ENTRIES // d**2))
 
 
 def make_generator(random_state: RandomState) -> np.random.RandomState:
-    # For None scikit-learn would take the global generator, which others may seed.
+    # For None scikit-learn would use the global generator, which other code may seed.
     return check_random_state(np.random.RandomState() if random_state is None else random_state)
 
 
@@ -295,7 +295,7 @@ def require(valid: NDArray[np.bool_], values: RealArray, name: str, relation: st
 
 
 def random_frames(n: int, d: int, random_state: np.random.RandomState) -> RealArray:
-    """Orthonormal columns, uniform but for their signs, of which V diag(t) V^T knows nothing."""
+    """Orthogonal matrices V, uniform up to signs of columns, which cancel in V diag(t) V^T."""
     return np.linalg.qr(random_state.standard_normal((n, d, d)))[0]
 
 

@@ -1,4 +1,4 @@
-"""Descriptors: images, series and features to SPD matrices."""
+"""Descriptors: transformers of images, series and features to SPD matrices."""
 
 from divlearn.descriptors.definite import Regularize
 from divlearn.descriptors.fusion import BlockDiagonal

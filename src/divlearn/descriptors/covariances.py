@@ -11,16 +11,15 @@ from divlearn.arrays import IntArray, RealArray
 from divlearn.checks import check_count
 from divlearn.engines import available_engines
 
-Boxes = NDArray[np.int64]  # (top, left, bottom, right), half open as slices are
+Boxes = NDArray[np.int64]  # (top, left, bottom, right), half open like slices
 
-# Integral images touch every pixel once, at about the price of this many pixels of a box.
-_INTEGRAL_COST = 4
-_MEAN_STEP = 4  # every so many rows and columns are enough to centre features
-_BLOCK_VALUES = 1 << 18  # of boxes of one size, done together
+_INTEGRAL_COST = 4  # of integral images per pixel, relative to covariances of a box
+_MEAN_STEP = 4  # rows and columns are subsampled for the mean that centres features
+_BLOCK_VALUES = 1 << 18  # of boxes of one size that are computed together
 
 
 def grid_boxes(shape: tuple[int, int], patch: tuple[int, int], stride: tuple[int, int]) -> Boxes:
-    """Boxes of one size that lie in an image of a height and width, row by row."""
+    """Boxes of one size inside an image of a height and width, row by row."""
     tops, lefts = (
         np.arange(0, size - side + 1, step)
         for size, side, step in zip(shape, patch, stride, strict=True)
@@ -30,7 +29,7 @@ def grid_boxes(shape: tuple[int, int], patch: tuple[int, int], stride: tuple[int
 
 
 def check_boxes(boxes: ArrayLike, shape: tuple[int, int]) -> Boxes:
-    """Return boxes as an array of integers; an image of this shape must hold them."""
+    """Return boxes as an array of integers; they must lie inside an image of this shape."""
     array = np.asarray(boxes)
     if array.ndim != 2 or array.shape[1] != 4 or not len(array):
         raise ValueError(
@@ -55,7 +54,9 @@ def check_boxes(boxes: ArrayLike, shape: tuple[int, int]) -> Boxes:
 def check_sides(value: int | tuple[int, int], name: str, smallest: int) -> tuple[int, int]:
     pair = value if isinstance(value, tuple | list) and len(value) == 2 else (value, value)
     try:
-        height, width = (check_count(one, name, least=smallest, fix=", in pixels") for one in pair)
+        height, width = (
+            check_count(side, name, least=smallest, fix=", in pixels") for side in pair
+        )
     except TypeError:
         raise TypeError(
             f"{name}={value!r} must be an integer or a pair (height, width) of them"
@@ -64,9 +65,9 @@ def check_sides(value: int | tuple[int, int], name: str, smallest: int) -> tuple
 
 
 def covariances(samples: RealArray) -> RealArray:
-    """Covariances of features, (..., n_features, n_pixels), exactly zero for constant ones."""
-    # Differences to the first pixel are exact zeros where a feature is constant; those to a
-    # rounded mean need not be.
+    """Covariances of features, (..., n_features, n_pixels), exactly zero for constant features."""
+    # Differences from the first pixel are exactly zero if a feature is constant; differences from
+    # a rounded mean need not be.
     centred = samples - samples[..., :1]
     centred -= centred.mean(axis=-1, keepdims=True)
     products = centred @ centred.mT
@@ -77,15 +78,15 @@ def covariances(samples: RealArray) -> RealArray:
 
 def box_covariances(maps: RealArray, boxes: Boxes, coordinates: Mapping[int, int]) -> RealArray:
     """Covariances of features, shape (n_features, height, width), over boxes of one image."""
-    # ``coordinates`` are the features that are the row (0) or the column (1) of a pixel: their
-    # covariances have a closed form.
+    # ``coordinates`` has the indices of features that are the row (0) or the column (1) of a pixel;
+    # their covariances have a closed form.
     sizes = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     if sizes.sum() <= _INTEGRAL_COST * maps[0].size:
         return _direct(maps, boxes)
     result, error = _by_integral_images(maps, boxes, sizes, coordinates)
-    # Boxes much smaller or much flatter than the image lose digits.
-    doubtful = np.flatnonzero(error > tolerances.integral_image())
-    result[doubtful] = _direct(maps, boxes[doubtful])
+    # Boxes with much less variance than the image lose digits.
+    inaccurate = np.flatnonzero(error > tolerances.integral_image())
+    result[inaccurate] = _direct(maps, boxes[inaccurate])
     return result
 
 
@@ -109,38 +110,38 @@ def _by_integral_images(
 ) -> tuple[RealArray, RealArray]:
     """Covariances, and an estimate of their error relative to the deviations of the features."""
     _, height, width = maps.shape
-    everything = np.array([[0, 0, height, width]])
-    first = maps[:, 0, 0]  # relative to it, the mean of a constant feature is exact
-    some = maps[:, ::_MEAN_STEP, ::_MEAN_STEP] - first[:, None, None]
-    offset = first + some.mean(axis=(1, 2))
-    grams = box_grams(maps, offset, np.concatenate([boxes, everything]))
+    whole_image = np.array([[0, 0, height, width]])
+    first = maps[:, 0, 0]  # differences from it have an exact mean if a feature is constant
+    differences = maps[:, ::_MEAN_STEP, ::_MEAN_STEP] - first[:, None, None]
+    offset = first + differences.mean(axis=(1, 2))
+    grams = box_grams(maps, offset, np.concatenate([boxes, whole_image]))
     sums = grams[:-1, :-1, -1]
     result = grams[:-1, :-1, :-1]
     result -= sums[:, :, None] * sums[:, None, :] / sizes[:, None, None]
     result /= (sizes - 1)[:, None, None]
     _fill_coordinates(result, boxes, sizes, coordinates)
-    whole = np.diagonal(grams[-1])[:-1]
+    total = np.diagonal(grams[-1])[:-1]
     scatter = np.diagonal(result, axis1=1, axis2=2) * (sizes - 1)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(scatter > 0, whole / scatter, np.where(whole > 0, np.inf, 0))
-    # Running sums of n terms err like random walks: by sqrt(n) eps times their last value.
+        ratio = np.where(scatter > 0, total / scatter, np.where(total > 0, np.inf, 0))
+    # Rounding errors of running sums of n terms grow like sqrt(n) eps times their last value.
     error = np.sqrt(height + width) * np.finfo(np.float64).eps * _worst_pair(ratio, coordinates)
     return result, error
 
 
 def _worst_pair(ratio: RealArray, coordinates: Mapping[int, int]) -> RealArray:
-    """Largest geometric mean of two ratios, but for those of two coordinates."""
-    is_known = np.isin(np.arange(ratio.shape[1]), list(coordinates))
-    known, others = (ratio[:, some].max(axis=1, initial=0) for some in (is_known, ~is_known))
-    with np.errstate(invalid="ignore"):  # nothing times infinity is nothing: exact zeros
-        mixed = np.sqrt(np.nan_to_num(others * known, nan=0.0, posinf=np.inf))
+    """Largest geometric mean of two ratios, except of two coordinates, which are exact."""
+    exact = np.isin(np.arange(ratio.shape[1]), list(coordinates))
+    largest, others = (ratio[:, columns].max(axis=1, initial=0) for columns in (exact, ~exact))
+    with np.errstate(invalid="ignore"):  # zero times infinity is zero: features are constant
+        mixed = np.sqrt(np.nan_to_num(others * largest, nan=0.0, posinf=np.inf))
     return np.maximum(others, mixed)
 
 
 def _fill_coordinates(
     result: RealArray, boxes: Boxes, sizes: IntArray, coordinates: Mapping[int, int]
 ) -> None:
-    """Covariances of rows and columns of boxes: n (s^2 - 1) / 12 / (n - 1), and zero."""
+    """Set covariances of coordinates: n (s^2 - 1) / 12 / (n - 1) for one axis, zero for two."""
     for i, axis in coordinates.items():
         sides = boxes[:, axis + 2] - boxes[:, axis]
         variances = (sides**2 - 1) / 12 * (sizes / (sizes - 1))
@@ -149,7 +150,7 @@ def _fill_coordinates(
 
 
 def box_grams(maps: RealArray, offset: RealArray, boxes: Boxes) -> RealArray:
-    """Sum products of features, less their offsets, over boxes by integral images."""
+    """Sum products of features, minus their offsets, over boxes by integral images."""
     # With g_p = (f_p - o, 1) and S(y, x) the sum of g_p g_p^T over p < (y, x), the sum over a box
     # is S(b, r) - S(t, r) - S(b, l) + S(t, l). Only one row of S exists at a time.
     if available_engines()[0] != "native":

@@ -1,4 +1,4 @@
-"""Matrices made positive definite: `Regularize`, and the repair that all descriptors share."""
+"""Regularization of singular matrices: `Regularize`, and the repair used by all descriptors."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from divlearn.spd import SPDRepairWarning, find_not_definite
 
 
 class MatrixTransformer(TransformerMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
-    """Base of transformers from samples that are no rows of numbers to SPD matrices."""
+    """Base of transformers to SPD matrices, from samples that are not vectors."""
 
     n_features_in_: int
 
     def set_output(self, *, transform: str | None = None) -> Self:
-        """Do nothing: a data frame cannot hold matrices, which stay an array in every pipeline."""
+        """Do nothing: matrices stay an array, because a data frame cannot hold them."""
         return self
 
-    def _set_or_check_count(self, count: int, what: str, *, reset: bool, where: str = "X") -> None:
+    def _set_or_check_count(self, count: int, noun: str, *, reset: bool, where: str = "X") -> None:
         if reset:
             self.n_features_in_ = count
         elif count != self.n_features_in_:
             raise ValueError(
-                f"{where} has {count} {what}, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} {what} as input"
+                f"{where} has {count} {noun}, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} {noun} as input"
             )
 
     def __sklearn_tags__(self) -> Tags:
@@ -48,9 +48,9 @@ class Regularize(MatrixTransformer):
 
     with :math:`\bar X` the mean of the training matrices. `fit` computes :math:`\tau`, and
     `transform` applies it to training matrices and new ones alike. Covariances of
-    average-referenced EEG have rank d - 1, those of n samples rank n - 1 at most: their zero
-    eigenvalues become :math:`r \tau`. Estimators of divlearn do this themselves if their parameter
-    ``regularize`` is set.
+    average-referenced EEG have rank d - 1, and covariances of n samples have rank n - 1 at most;
+    their zero eigenvalues become :math:`r \tau`. Estimators of divlearn do the same with their
+    parameter ``regularize``.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Regularize(MatrixTransformer):
 
     @fit_method
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from matrices X, shape (n_matrices, d, d), by their weighted mean; y is ignored."""
+        """Compute tau from the weighted mean of X, shape (n_matrices, d, d); y is ignored."""
         self.n_features_in_ = check_training(self, X, sample_weight, dtype=None).shape[-1]
         return self
 
@@ -87,7 +87,7 @@ class Regularize(MatrixTransformer):
 
 
 def check_floor(floor: float | str, dtype: DTypeLike = np.float64, d: int = 1) -> float:
-    """Return the floor that ``floor`` stands for, `least_floor` at least."""
+    """Return the floor as a number, which must be at least `least_floor`."""
     least = least_floor(d, dtype)
     if isinstance(floor, str) and floor == "auto":
         return max(tolerances.repair_floor(dtype), least)
@@ -102,20 +102,20 @@ def check_floor(floor: float | str, dtype: DTypeLike = np.float64, d: int = 1) -
 
 
 def least_floor(d: int, dtype: DTypeLike = np.float64) -> float:
-    """Smallest floor whose matrices, of size d, pass `check_spd` once rounded to ``dtype``."""
+    """Smallest floor for which matrices of size d pass `check_spd` after rounding to ``dtype``."""
     return 8 * tolerances.positive_definite(d, dtype)
 
 
 def ensure_definite(
     covariances: RealArray, floor: float, *, name: str = "X", variables: str = "features"
 ) -> RealArray:
-    """Shrink matrices towards their diagonals, as little as lifts correlations to the floor."""
-    # A variable without variance gets that share of the mean of the others. Where nothing has to be
-    # changed the result is the input itself.
+    """Shrink matrices towards their diagonals until eigenvalues of correlations are >= floor."""
+    # A variable without variance gets the floor times the mean variance of the others. The result
+    # is the input itself if no matrix has to be changed.
     leading, d = covariances.shape[:-2], covariances.shape[-1]
     matrices = covariances.reshape(-1, d, d)
     constant = np.diagonal(matrices, axis1=1, axis2=2) <= 0
-    # The test scales diagonals to within a factor of two of one only, hence twice the floor.
+    # Twice the floor, because the test scales diagonals to one up to a factor of two only.
     candidates = np.union1d(
         find_not_definite(matrices, 2 * floor), np.flatnonzero(constant.any(axis=1))
     )
@@ -133,11 +133,11 @@ def ensure_definite(
 def _fill_constant(
     matrices: RealArray, constant: NDArray[np.bool_], floor: float, indices: Indices, name: str
 ) -> RealArray:
-    hopeless = indices[constant.all(axis=1)]
-    if hopeless.size:
-        more = f" (and {hopeless.size - 1} more)" if hopeless.size > 1 else ""
+    zeros = indices[constant.all(axis=1)]
+    if zeros.size:
+        more = f" (and {zeros.size - 1} more)" if zeros.size > 1 else ""
         raise ValueError(
-            f"{name}: matrix {hopeless[0]}{more} has no variance in any variable, so there is no "
+            f"{name}: matrix {zeros[0]}{more} has no variance in any variable, so there is no "
             "scale to regularise it to; drop this sample, or use variables that vary"
         )
     matrices[constant[:, :, None] | constant[:, None, :]] = 0
@@ -153,12 +153,12 @@ def _shrink(matrices: RealArray, floor: float) -> tuple[RealArray, RealArray]:
     deviations = np.sqrt(np.diagonal(matrices, axis1=1, axis2=2).astype(np.float64))
     correlations = matrices / deviations[:, :, None] / deviations[:, None, :]
     smallest = np.linalg.eigvalsh(correlations)[:, 0]
-    # The slack is for rounding: a matrix that was lifted to the floor stays, without a warning.
-    short = smallest < floor - min(least_floor(d, matrices.dtype), floor) / 2
+    # The slack allows for rounding, so that matrices shrunk before are not shrunk again.
+    below = smallest < floor - min(least_floor(d, matrices.dtype), floor) / 2
     weights = np.zeros(len(matrices))
-    weights[short] = (floor - smallest[short]) / (1 - smallest[short])
-    kept = np.asarray(1 - weights, dtype=matrices.dtype)[:, None, None]
-    return np.where(np.eye(d, dtype=bool), matrices, kept * matrices), weights
+    weights[below] = (floor - smallest[below]) / (1 - smallest[below])
+    factors = np.asarray(1 - weights, dtype=matrices.dtype)[:, None, None]
+    return np.where(np.eye(d, dtype=bool), matrices, factors * matrices), weights
 
 
 def _warn(

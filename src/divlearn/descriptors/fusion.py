@@ -1,4 +1,4 @@
-"""Fusion of streams: several SPD matrices of one sample as the blocks of a single one."""
+"""Fusion of streams: the SPD matrices of a sample become the blocks of a single matrix."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class BlockDiagonal(MatrixTransformer):
     Parameters
     ----------
     transformer : transformer to SPD matrices, optional
-        A clone of it is fitted to each stream and applied first, so that streams may be series of
-        any lengths, images, or with `Regularize` matrices that are not positive definite. By
-        default streams are SPD matrices already.
+        A clone is fitted to each stream and applied first, so that streams may be series of any
+        lengths, images, or with `Regularize` matrices that are not positive definite. By default
+        streams are SPD matrices.
 
     Attributes
     ----------
@@ -58,11 +58,11 @@ class BlockDiagonal(MatrixTransformer):
 
     @fit_method
     def fit(self, X: Samples, y: ArrayLike | None = None) -> Self:
-        """Fit a clone of ``transformer`` to each stream, and remember the sizes of the blocks.
+        """Fit a clone of ``transformer`` to each stream, and store the sizes of the blocks.
 
         X has the shape (n_samples, n_streams, ...), or is a list of samples, each a tuple, list or
         array of its streams. Without ``transformer`` streams are SPD matrices; sizes may differ
-        between streams, not between samples. Only ``transformer`` sees y.
+        between streams, not between samples. y is passed to ``transformer``.
         """
         self.fit_transform(X, y)
         return self
@@ -126,15 +126,16 @@ def _split(X: Samples) -> list[ArrayLike]:
             )
     if not len(X):
         raise ValueError("X is empty; pass at least one sample of streams")
-    # Stacked where shapes are equal: most transformers but ours know arrays only.
+    # Streams of equal shapes become arrays, which transformers of other packages need.
     return [array_or_list([sample[s] for sample in X]) for s in range(len(X[0]))]
 
 
 def _join(streams: Sequence[ArrayLike]) -> tuple[list[int], RealArray]:
-    blocks = [check_spd(one, ndim=3, name=f"streams[{s}]") for s, one in enumerate(streams)]
+    """Return the sizes of the blocks, and the block-diagonal matrices."""
+    blocks = [check_spd(stream, ndim=3, name=f"streams[{s}]") for s, stream in enumerate(streams)]
     sizes = [block.shape[-1] for block in blocks]
-    joined = np.zeros((len(blocks[0]), sum(sizes), sum(sizes)), dtype=np.result_type(*blocks))
+    fused = np.zeros((len(blocks[0]), sum(sizes), sum(sizes)), dtype=np.result_type(*blocks))
     for block, end in zip(blocks, np.cumsum(sizes), strict=True):
         start = end - block.shape[-1]
-        joined[:, start:end, start:end] = block
-    return sizes, joined
+        fused[:, start:end, start:end] = block
+    return sizes, fused

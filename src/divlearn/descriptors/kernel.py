@@ -28,15 +28,14 @@ class RBFKernelDescriptor(SeriesTransformer):
     ----------
     gamma : float or "median", default="median"
         Factor of the squared distances, > 0. "median" is one over the median of the squared
-        distances between all pairs of tracks that differ, over the sequences seen in `fit`.
+        distances between all pairs of tracks that differ, over the sequences in `fit`.
     per_frame : bool, default=True
         Whether squared distances are divided by the number of frames :math:`T`, as above, so that
-        one ``gamma`` suits sequences of all lengths. False takes the sum, the formula of the
-        reference.
+        one ``gamma`` suits sequences of all lengths. False takes the sum, as in the reference.
     floor : float or "auto", default="auto"
-        Floor of the eigenvalues of a kernel; "auto" is the square root of the machine epsilon.
-        Where they are below, as with equal tracks, the kernel is shrunk towards the identity, with
-        an `SPDRepairWarning`.
+        Floor of the eigenvalues of a kernel; "auto" is the square root of the machine epsilon. If
+        an eigenvalue is smaller, as for equal tracks, the kernel is shrunk towards the identity,
+        with an `SPDRepairWarning`.
 
     Attributes
     ----------
@@ -85,11 +84,11 @@ class RBFKernelDescriptor(SeriesTransformer):
 
 
 def _squared_distances(block: RealArray, per_frame: bool) -> RealArray:
-    """Between all tracks of each sequence, shape (n_sequences, d, d)."""
+    """Squared distances between all tracks of each sequence, shape (n_sequences, d, d)."""
     n_sequences, d, n_frames = block.shape
     squares = np.zeros((n_sequences, d, d))
     for p in range(d - 1):
-        # Differences first: sums of squares and products would lose those of nearly equal tracks.
+        # Expanding the square would lose the digits of differences between nearly equal tracks.
         difference = block[:, p + 1 :] - block[:, p : p + 1]
         squares[:, p, p + 1 :] = np.vecdot(difference, difference)
     squares += squares.mT.copy()
@@ -104,8 +103,8 @@ class CovarianceKernel(RegionCovariance):
     .. math:: K_{pq} = \exp\bigl(-\gamma \, (C_{pp} + C_{qq} - 2 C_{pq})\bigr) .
 
     The bracket is the mean square over the pixels of the difference of the features p and q, each
-    less its mean: K is the kernel of `RBFKernelDescriptor` with pixels for frames, blind to
-    constants added to an image. Features should share their unit, as those of the default do.
+    minus its mean. K is the kernel of `RBFKernelDescriptor` with pixels as frames, invariant to
+    constants added to an image. Features should have the same unit, as those of the default do.
 
     Parameters
     ----------
@@ -113,7 +112,7 @@ class CovarianceKernel(RegionCovariance):
         As in `RegionCovariance`; the default gives matrices of 8 x 8 from RGB images.
     gamma : float or "median", default="median"
         Factor of the squared distances, > 0. "median" is one over the median of the squared
-        distances between features that differ, over the regions seen in `fit`.
+        distances between features that differ, over the regions in `fit`.
     patch, stride, boxes, n_jobs, verbose : as in `RegionCovariance`
     floor : "auto" or float, default="auto", as in `RBFKernelDescriptor`
 
@@ -124,7 +123,7 @@ class CovarianceKernel(RegionCovariance):
 
     Notes
     -----
-    The paper gives only the size of the descriptors of its cancer data; this is our definition.
+    The paper states only the size of the descriptors of its cancer data; the definition is ours.
 
     Examples
     --------
@@ -156,17 +155,18 @@ class CovarianceKernel(RegionCovariance):
         if not isinstance(self.gamma, str):
             self.gamma_ = float(self.gamma)
             return []
-        parts = self._parts(X)
-        seen = np.concatenate([part.matrices for part, _ in parts])
-        self.gamma_ = _median_gamma(_squares_from(seen), "features")
+        parts = self._compute_parts(X)
+        covariances = np.concatenate([part.matrices for part, _ in parts])
+        self.gamma_ = _median_gamma(_mean_square_differences(covariances), "features")
         return parts
 
     def _describe(self, covariances: RealArray, floor: float) -> RealArray:
-        kernels = np.exp(-self.gamma_ * _squares_from(covariances))
+        kernels = np.exp(-self.gamma_ * _mean_square_differences(covariances))
         return ensure_definite(kernels, floor, name="covariance kernels")
 
 
-def _squares_from(covariances: RealArray) -> RealArray:
+def _mean_square_differences(covariances: RealArray) -> RealArray:
+    """Mean squares of differences of centred features, from their covariances."""
     variances = np.diagonal(covariances, axis1=1, axis2=2)
     squares = variances[:, :, None] + variances[:, None, :] - 2 * covariances
     return np.maximum(squares, 0)
@@ -178,14 +178,14 @@ def _check_gamma(gamma: float | str) -> None:
 
 
 def _median_gamma(squared_distances: RealArray, variables: str) -> float:
-    """One over the median of the squared distances, (n_samples, d, d), of variables that differ."""
+    """Return 1 / median of the squared distances, (n_samples, d, d), of variables that differ."""
     d = squared_distances.shape[-1]
     if d == 1:
         raise ValueError(
             f'gamma="median" needs at least two {variables}, but X has 1; pass a number for gamma'
         )
     pairs = squared_distances[:, *np.triu_indices(d, 1)]
-    # One over anything smaller would overflow.
+    # The inverse of smaller distances would overflow.
     differing = pairs[pairs >= np.finfo(np.float64).tiny]
     if not differing.size:
         raise ValueError(

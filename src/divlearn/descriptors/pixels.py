@@ -1,4 +1,4 @@
-"""Images as descriptors take them, and features of their pixels: colours, slopes, Gabor filters."""
+"""Checks of images, and features of pixels: colours, derivatives, Gabor filters."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,25 +17,30 @@ from divlearn.arrays import RealArray, check_real
 from divlearn.checks import check_count
 
 Images = Sequence[np.ndarray] | np.ndarray
-# Consecutive images of one size: the index of the first, shape (n_images, height, width,
-# n_channels) in float64, and whether they came as float32.
-Stack = tuple[int, RealArray, bool]
 
-SMALLEST_SIDE = 3  # pixels: a second difference needs as many
-COORDINATES = {"x": 1, "y": 0}  # and the axes of an image they run along
-_LARGEST = 2.0**480  # sums of squares of such values, and of their inverses, do not overflow
+SMALLEST_SIDE = 3  # pixels, the support of a second difference
+COORDINATES = {"x": 1, "y": 0}  # and their axes in an image
+_MAX_VALUE = 2.0**480  # for which sums of squares, and of squared inverses, do not overflow
 _LUMA = np.array([0.2125, 0.7154, 0.0721])  # grey of RGB, ITU-R BT.709
 _DERIVATIVES = ("|Ix|", "|Iy|", "|Ixx|", "|Iyy|")
 _GABOR = re.compile(r"gabor ([1-9]\d?)x([1-9]\d?)")
-_MOST_SCALES, _MOST_ORIENTATIONS = 12, 64  # envelopes grow: that of scale 11 has 58 pixels
-_SPREADS = 3.0  # of the largest envelope: as far as a pixel is seen
+_MAX_SCALES, _MAX_ORIENTATIONS = 12, 64  # the envelope of scale 11 has 58 pixels
+_MARGIN_DEVIATIONS = 3.0  # of the largest envelope, beyond which a filter is negligible
 
 
 # --- images
 
 
+class Stack(NamedTuple):
+    """Consecutive images of one size."""
+
+    first: int  # index of the first image
+    images: RealArray  # float64, (n_images, height, width, n_channels)
+    is_float32: bool  # dtype of the input
+
+
 def check_images(X: Images) -> Images:
-    """Return X if it is a sequence of images, which may be lazy; say what else it is otherwise."""
+    """Return X if it is a sequence of images, which may be lazy; else raise an error."""
     if isinstance(X, np.ndarray) and X.dtype.kind == "O":
         X = list(X)
     if isinstance(X, np.ndarray):
@@ -55,18 +61,18 @@ def check_images(X: Images) -> Images:
     return X
 
 
-def stacks(X: Images, largest: int) -> Iterator[Stack]:
-    """Go through images in stacks of one size and of at most about `largest` pixels."""
-    held: list[np.ndarray] = []
+def stacks(X: Images, max_pixels: int) -> Iterator[Stack]:
+    """Yield stacks of images of one size, of at most `max_pixels` pixels or of one image."""
+    pending: list[np.ndarray] = []
     first = 0
     for index in range(len(X)):
         image = _check_image(X[index], f"X[{index}]")
-        same = held and image.shape == held[0].shape and image.dtype == held[0].dtype
-        if held and (not same or (len(held) + 1) * image[..., 0].size > largest):
-            yield _stack(held, first)
-            held, first = [], index
-        held.append(image)
-    yield _stack(held, first)
+        same = pending and image.shape == pending[0].shape and image.dtype == pending[0].dtype
+        if pending and (not same or (len(pending) + 1) * image[..., 0].size > max_pixels):
+            yield _stack(pending, first)
+            pending, first = [], index
+        pending.append(image)
+    yield _stack(pending, first)
 
 
 def _check_image(image: ArrayLike, name: str) -> np.ndarray:
@@ -89,19 +95,21 @@ def _check_image(image: ArrayLike, name: str) -> np.ndarray:
     return array
 
 
-def _stack(held: list[np.ndarray], first: int) -> Stack:
-    images = np.stack(held).astype(np.float64)
+def _stack(arrays: list[np.ndarray], first: int) -> Stack:
+    images = np.stack(arrays).astype(np.float64)
     largest = np.abs(images).max(axis=(1, 2, 3))
-    bad = np.flatnonzero(~((largest == 0) | ((largest >= 1 / _LARGEST) & (largest <= _LARGEST))))
+    bad = np.flatnonzero(
+        ~((largest == 0) | ((largest >= 1 / _MAX_VALUE) & (largest <= _MAX_VALUE)))
+    )
     if bad.size:
         where, size = f"X[{first + bad[0]}]", largest[bad[0]]
         if not np.isfinite(size):
             raise ValueError(f"{where} holds NaN or infinity; fill or crop them")
         raise ValueError(
-            f"{where} has values up to {size:.3g}, which must be between {1 / _LARGEST:.3g} and "
-            f"{_LARGEST:.3g} for their squares to be finite; rescale the images"
+            f"{where} has values up to {size:.3g}, which must be between {1 / _MAX_VALUE:.3g} and "
+            f"{_MAX_VALUE:.3g} for their squares to be finite; rescale the images"
         )
-    return first, images, held[0].dtype == np.float32
+    return Stack(first, images, arrays[0].dtype == np.float32)
 
 
 # --- Gabor filters
@@ -109,7 +117,7 @@ def _stack(held: list[np.ndarray], first: int) -> Stack:
 
 @dataclass(frozen=True)
 class GaborBank:
-    r"""Bank of Gabor filters without response to constants.
+    r"""Bank of Gabor filters, whose responses to constants are zero.
 
     Scale s and orientation o have the wave vector :math:`k`, of length
     :math:`k_s = \pi / (2 \cdot 2^{s/2})` and angle :math:`\pi o / n_o`, and the filter
@@ -124,9 +132,9 @@ class GaborBank:
     ----------
     scales : int, default=4
     orientations : int, default=6
-        An even number makes a rotation by 90 degrees permute the responses.
+        If it is even, a rotation by 90 degrees permutes the responses.
     sigma : float, default=2
-        Width of the envelope in units of :math:`1 / |k|`. Small images want few waves under it.
+        Width of the envelope in units of :math:`1 / |k|`. Use small values for small images.
 
     Examples
     --------
@@ -142,8 +150,8 @@ class GaborBank:
     sigma: float = 2.0
 
     def __post_init__(self) -> None:
-        check_count(self.scales, "scales", most=_MOST_SCALES)
-        check_count(self.orientations, "orientations", most=_MOST_ORIENTATIONS)
+        check_count(self.scales, "scales", most=_MAX_SCALES)
+        check_count(self.orientations, "orientations", most=_MAX_ORIENTATIONS)
         if not 0 < self.sigma < math.inf:
             raise ValueError(f"sigma={self.sigma!r} must be > 0 and finite")
 
@@ -169,8 +177,8 @@ class GaborBank:
         return result
 
     def _margin(self, size: int) -> int:
-        """Pixels to add on either side of an axis: as many, so that no direction is preferred."""
-        margin = math.ceil(_SPREADS * self.sigma / _frequency(self.scales - 1))
+        """Return the number of pixels to add on each side of an axis, for a fast transform."""
+        margin = math.ceil(_MARGIN_DEVIATIONS * self.sigma / _frequency(self.scales - 1))
         while fft.next_fast_len(size + 2 * margin) != size + 2 * margin:
             margin += 1
         return margin
@@ -190,7 +198,7 @@ class GaborBank:
 
 
 def _gaussian(size: int, centre: float, spread: float) -> RealArray:
-    """Gaussian on the frequencies of an axis, with what sampling folds back from beyond pi."""
+    """Gaussian on the frequencies of an axis, including its aliases from beyond pi."""
     frequencies = 2 * np.pi * (fft.fftfreq(size)[:, None] + np.arange(-2, 3))
     return np.exp(-((frequencies - centre) ** 2) / (2 * spread**2)).sum(axis=1)
 
@@ -205,7 +213,7 @@ Feature = str | GaborBank | Callable[[RealArray], ArrayLike]
 
 
 class _Planes:
-    """Planes of images of one size, (n_images, height, width), each computed at most once."""
+    """Planes of images of one size, (n_images, height, width), computed when they are used."""
 
     def __init__(self, images: RealArray) -> None:
         self.images = images
@@ -243,7 +251,7 @@ class _Planes:
         return self.images[..., channel]
 
 
-_NAMED: dict[str, Callable[[_Planes], RealArray]] = {
+_PLANE_FEATURES: dict[str, Callable[[_Planes], RealArray]] = {
     "x": lambda planes: planes.coordinate(2),
     "y": lambda planes: planes.coordinate(1),
     "I": lambda planes: planes.grey,
@@ -265,15 +273,15 @@ _NAMED: dict[str, Callable[[_Planes], RealArray]] = {
 class Preset:
     """Features of a descriptor.
 
-    Features named in ``keep_variance`` keep their variances, while each of the others is divided by
-    its standard deviation in the region; by default all keep them.
+    Features named in ``keep_variance`` keep their variances, by default all; the others are divided
+    by their standard deviations in the region.
     """
 
     features: tuple[Feature, ...]
     keep_variance: tuple[str, ...] | None = None
 
     def check_kept(self, names: Sequence[str]) -> None:
-        """Raise where a name in ``keep_variance`` is that of no feature."""
+        """Raise an error if ``keep_variance`` has a name that is not among the features."""
         if isinstance(self.keep_variance, str):
             raise ValueError(f"keep_variance={self.keep_variance!r} must be a tuple of names")
         for name in self.keep_variance or ():
@@ -286,7 +294,7 @@ class Preset:
 PRESETS = {
     "brodatz": Preset(("x", "y", "I", "|Ix|", "|Iy|")),
     "texture": Preset(("I", *_DERIVATIVES)),
-    # The matrices of the paper's authors keep the variances of the colours; the others are one.
+    # As in the matrices of the authors of the paper, only colours keep their variances.
     "kth-tips2": Preset(("R", "G", "B", *_DERIVATIVES, "gabor 4x4"), keep_variance=("R", "G", "B")),
     "virus": Preset(("I", *_DERIVATIVES, "gabor 4x6")),
     "cancer": Preset(("R", "G", "B", *_DERIVATIVES, "magnitude")),
@@ -311,11 +319,11 @@ def _check_features(features: Sequence[Feature]) -> None:
         if isinstance(feature, GaborBank) or callable(feature):
             continue
         if not isinstance(feature, str) or not (
-            feature in _NAMED or feature == "channels" or _GABOR.fullmatch(feature)
+            feature in _PLANE_FEATURES or feature == "channels" or _GABOR.fullmatch(feature)
         ):
-            known = ", ".join([*_NAMED, "channels"])
+            names = ", ".join([*_PLANE_FEATURES, "channels"])
             raise ValueError(
-                f'feature {feature!r} must be one of {known}, "gabor 4x6" (scales x '
+                f'feature {feature!r} must be one of {names}, "gabor 4x6" (scales x '
                 "orientations), a GaborBank or callable"
             )
 
@@ -324,23 +332,23 @@ def pixel_features(images: RealArray, features: Sequence[Feature]) -> tuple[Real
     """Compute features, shape (n_images, n_features, height, width), and their names."""
     planes = _Planes(images)
     names, blocks = zip(*(_compute(feature, planes) for feature in features), strict=True)
-    return np.concatenate(blocks, axis=1), [name for some in names for name in some]
+    return np.concatenate(blocks, axis=1), [name for group in names for name in group]
 
 
 def _compute(feature: Feature, planes: _Planes) -> tuple[Sequence[str], RealArray]:
     if isinstance(feature, GaborBank):
         return feature.names, feature.magnitudes(planes.grey)
     if callable(feature):
-        return _call(feature, planes.images)
+        return _compute_custom(feature, planes.images)
     if feature == "channels":
         n_channels = planes.images.shape[-1]
         return [f"channel {k}" for k in range(n_channels)], np.moveaxis(planes.images, -1, 1)
     if gabor := _GABOR.fullmatch(feature):
         return _compute(GaborBank(int(gabor[1]), int(gabor[2])), planes)
-    return [feature], _NAMED[feature](planes)[:, None]
+    return [feature], _PLANE_FEATURES[feature](planes)[:, None]
 
 
-def _call(
+def _compute_custom(
     function: Callable[[RealArray], ArrayLike], images: RealArray
 ) -> tuple[list[str], RealArray]:
     name = getattr(function, "__name__", type(function).__name__)
@@ -360,7 +368,7 @@ def _call(
 
 
 def _second_difference(grey: RealArray) -> RealArray:
-    """Along the last axis; a border pixel has that of its neighbour."""
+    """Second difference along the last axis; border pixels have the value of their neighbour."""
     result = np.empty_like(grey)
     result[..., 1:-1] = grey[..., 2:] - 2 * grey[..., 1:-1] + grey[..., :-2]
     result[..., 0], result[..., -1] = result[..., 1], result[..., -2]

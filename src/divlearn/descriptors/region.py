@@ -22,18 +22,18 @@ from divlearn.fitting.progress import narrated, tell
 from divlearn.fitting.targets import locate_errors
 from divlearn.threads import limit_blas
 
-_STACK_PIXELS = 1 << 16  # done together: few calls, and feature maps that stay in the cache
+_STACK_PIXELS = 1 << 16  # of images computed together, whose feature maps fit into the cache
 
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """Matrices of regions, whatever their number in each image.
+    """Matrices of regions; images may differ in their number of regions.
 
     Attributes
     ----------
     matrices : ndarray, shape (n_regions, d, d)
-    image : ndarray of int, shape (n_regions,), the index of the image each lies in.
-    boxes : ndarray of int, shape (n_regions, 4), their top, left, bottom and right.
+    image : ndarray of int, shape (n_regions,), the index of the image of each region.
+    boxes : ndarray of int, shape (n_regions, 4), top, left, bottom and right.
     """
 
     matrices: RealArray
@@ -41,7 +41,7 @@ class Regions:
     boxes: Boxes
 
 
-# Covariances over the regions of one stack of images, and whether it came as float32.
+# Covariances over the regions of a stack of images, and whether the images were float32.
 Part = tuple[Regions, bool]
 
 
@@ -61,22 +61,22 @@ class RegionCovariance(MatrixTransformer):
 
         - "x", "y": column and row, from 0 to 1 over the region;
         - "I": grey value (of RGB: 0.2125 R + 0.7154 G + 0.0721 B); "R", "G", "B"; "channels": all
-          channels there are. Values are taken as they are, integer or float;
+          channels. Values are not rescaled, integer or float;
         - "Ix", "Iy", "\|Ix\|", "\|Iy\|": central differences of the grey values, and their sizes;
         - "\|Ixx\|", "\|Iyy\|": sizes of the second differences;
-        - "magnitude", "orientation": of the gradient; the angle is that to the axis of x, between 0
-          and pi / 2;
+        - "magnitude", "orientation": of the gradient; the orientation is its angle to the x axis,
+          between 0 and pi / 2;
         - "gabor 4x6" or a `GaborBank`: magnitudes at 4 scales and 6 orientations;
         - a callable: from an image, float64 of shape (height, width, n_channels), to a plane
           (height, width) or several (n_planes, height, width).
     patch : int or (int, int), optional
         Height and width of the patches of a grid; the whole image by default.
     stride : int or (int, int), optional
-        Steps between patches; those of ``patch`` by default, so that patches do not overlap.
+        Steps between patches; equal to ``patch`` by default, so that patches do not overlap.
     boxes : array-like of int, shape (n_boxes, 4), optional
-        Top, left, bottom and right, half open, of boxes that every image has.
+        Top, left, bottom and right, half open, of boxes that are the same for all images.
     floor : "auto" or float, default="auto"
-        Where the smallest eigenvalue of the correlation matrix is below this, the covariance is
+        If the smallest eigenvalue of the correlation matrix is below the floor, the covariance is
         shrunk towards its diagonal, with an `SPDRepairWarning`. "auto" is the square root of
         epsilon.
     n_jobs : int, optional, threads; 1 by default, -1 for all cores.
@@ -89,8 +89,8 @@ class RegionCovariance(MatrixTransformer):
 
     Notes
     -----
-    Features are those of the whole image: a patch inside it has no borders of its own. With
-    integral images a box costs the same whatever its size.
+    Features are computed on the whole image, so patches have no border effects. With integral
+    images the time for a box does not depend on its size.
 
     References
     ----------
@@ -122,7 +122,7 @@ class RegionCovariance(MatrixTransformer):
 
     @fit_method
     def fit(self, X: Images, y: object = None) -> Self:
-        """Check the parameters against the first image, and learn what the descriptor learns.
+        """Check the parameters with the first image, and fit the descriptor.
 
         X has the shape (n_images, height, width[, n_channels]), or is a sequence of images of any
         sizes; y is ignored.
@@ -133,21 +133,21 @@ class RegionCovariance(MatrixTransformer):
     @fit_method
     def fit_transform(self, X: Images, y: object = None) -> RealArray:
         """Fit, and describe the same images; see `fit` and `transform`."""
-        parts = self._fit(X) or self._parts(X)
+        parts = self._fit(X) or self._compute_parts(X)
         return self._arrange(self._collect(parts), len(X))
 
     def _fit(self, X: Images) -> list[Part]:
-        """Fit; return the covariances, if learning took them."""
-        _, first, _ = next(pixels.stacks(pixels.check_images(X)[:1], 1))
-        self._set_or_check_count(first.shape[-1], "channels", reset=True)
+        """Fit; return the covariances if they were computed for it, else an empty list."""
+        image = next(pixels.stacks(pixels.check_images(X)[:1], 1)).images
+        self._set_or_check_count(image.shape[-1], "channels", reset=True)
         preset = pixels.get_preset(self.features)
-        # Names need no whole image, but a function of the user may.
-        named = all(isinstance(feature, str | GaborBank) for feature in preset.features)
-        probe = first[:, : pixels.SMALLEST_SIDE, : pixels.SMALLEST_SIDE] if named else first
-        self.feature_names_ = pixels.pixel_features(probe, preset.features)[1]
+        # A corner of the image is enough for the names, unless a function of the user needs all.
+        built_in = all(isinstance(feature, str | GaborBank) for feature in preset.features)
+        side = pixels.SMALLEST_SIDE if built_in else None
+        self.feature_names_ = pixels.pixel_features(image[:, :side, :side], preset.features)[1]
         preset.check_kept(self.feature_names_)
         check_floor(self.floor, d=len(self.feature_names_))
-        self._places(first.shape[1:3], None, 0)
+        self._get_boxes(image.shape[1:3], None, 0)
         return []
 
     def transform(self, X: Images) -> RealArray:
@@ -159,17 +159,16 @@ class RegionCovariance(MatrixTransformer):
         return self._arrange(self.transform_regions(X), len(X))
 
     def transform_regions(self, X: Images, boxes: Sequence[ArrayLike] | None = None) -> Regions:
-        """Describe the regions of images, given as in `fit`, that may differ in number.
+        """Describe the regions of images, given as in `fit`; their number may differ by image.
 
-        ``boxes`` are one array, shape (n_boxes, 4), for every image, instead of ``patch`` or
-        ``boxes`` of the estimator.
+        ``boxes`` is a sequence of arrays, shape (n_boxes, 4), one for every image, and replaces
+        ``patch`` or ``boxes`` of the estimator.
         """
         check_is_fitted(self)
-        return self._collect(self._parts(X, boxes))
+        return self._collect(self._compute_parts(X, boxes))
 
     def _collect(self, parts: list[Part]) -> Regions:
-        single = all(from_float32 for _, from_float32 in parts)
-        dtype = np.float32 if single else np.float64
+        dtype = np.float32 if all(is_float32 for _, is_float32 in parts) else np.float64
         covariances = np.concatenate([part.matrices for part, _ in parts])
         floor = check_floor(self.floor, dtype, covariances.shape[-1])
         return Regions(
@@ -201,17 +200,18 @@ class RegionCovariance(MatrixTransformer):
             matrices[:, scaled, scaled] = 1
         return matrices
 
-    def _parts(self, X: Images, boxes: Sequence[ArrayLike] | None = None) -> list[Part]:
+    def _compute_parts(self, X: Images, boxes: Sequence[ArrayLike] | None = None) -> list[Part]:
         images = pixels.check_images(X)
         if boxes is not None and len(boxes) != len(images):
             raise ValueError(
                 f"boxes are given for {len(boxes)} images, but X has {len(images)}; pass one "
                 "array of boxes per image"
             )
-        # Products are small, and stacks may run side by side: no BLAS threads below.
+        # BLAS gets one thread, because products are small and stacks may run in parallel.
         with limit_blas(1), narrated(type(self).__name__, self.verbose):
             work = Parallel(n_jobs=self.n_jobs, require="sharedmem", return_as="generator")(
-                delayed(self._part)(stack, boxes) for stack in pixels.stacks(images, _STACK_PIXELS)
+                delayed(self._compute_part)(stack, boxes)
+                for stack in pixels.stacks(images, _STACK_PIXELS)
             )
             parts = []
             for part in work:
@@ -219,12 +219,12 @@ class RegionCovariance(MatrixTransformer):
                 tell("images", int(part[0].image[-1]) + 1, len(images))
             return parts
 
-    def _part(self, stack: Stack, boxes: Sequence[ArrayLike] | None) -> Part:
-        first, images, single = stack
+    def _compute_part(self, stack: Stack, boxes: Sequence[ArrayLike] | None) -> Part:
+        first, images, is_float32 = stack
         n_images, height, width, n_channels = images.shape
         indices = range(first, first + n_images)
         self._set_or_check_count(n_channels, "channels", reset=False, where=f"X[{first}]")
-        places = [self._places((height, width), boxes, index) for index in indices]
+        image_boxes = [self._get_boxes((height, width), boxes, index) for index in indices]
         maps, names = pixels.pixel_features(images, pixels.get_preset(self.features).features)
         if names != self.feature_names_:
             raise ValueError(
@@ -235,24 +235,25 @@ class RegionCovariance(MatrixTransformer):
         if self.patch is None and self.boxes is None and boxes is None:
             result = over.covariances(maps.reshape(n_images, len(names), -1))
         else:
-            pairs = zip(maps, places, strict=True)
+            pairs = zip(maps, image_boxes, strict=True)
             result = np.concatenate([over.box_covariances(*pair, coordinates) for pair in pairs])
-        all_boxes = np.concatenate(places)
+        all_boxes = np.concatenate(image_boxes)
         _make_coordinates_relative(result, all_boxes, coordinates)
-        image = np.repeat(indices, [len(place) for place in places])
-        return Regions(result, image, all_boxes), single
+        return Regions(
+            result, np.repeat(indices, list(map(len, image_boxes))), all_boxes
+        ), is_float32
 
-    def _places(
+    def _get_boxes(
         self, shape: tuple[int, int], boxes: Sequence[ArrayLike] | None, index: int
     ) -> Boxes:
         if self.patch is not None and self.boxes is not None:
             raise ValueError(f"patch={self.patch!r} and boxes are both given; pass one of them")
         if self.stride is not None and self.patch is None:
             raise ValueError(f"stride={self.stride!r} needs a patch; pass patch too")
-        given = self.boxes if boxes is None else boxes[index]
-        if given is not None:
+        image_boxes = self.boxes if boxes is None else boxes[index]
+        if image_boxes is not None:
             with locate_errors(f"X[{index}]"):
-                return check_boxes(given, shape)
+                return check_boxes(image_boxes, shape)
         if self.patch is None:
             return np.array([[0, 0, *shape]])
         patch = check_sides(self.patch, "patch", 2)
@@ -266,7 +267,7 @@ class RegionCovariance(MatrixTransformer):
 
 
 def _cast(matrices: RealArray, dtype: type[np.floating]) -> RealArray:
-    """Change the type; say where its range is too small."""
+    """Change the type; raise an error if variances are outside its range."""
     limits = np.finfo(dtype)
     variances = np.diagonal(matrices, axis1=1, axis2=2)
     bad = np.flatnonzero(((variances < limits.tiny) | (variances > limits.max)).any(axis=1))
@@ -282,7 +283,7 @@ def _cast(matrices: RealArray, dtype: type[np.floating]) -> RealArray:
 def _make_coordinates_relative(
     matrices: RealArray, boxes: Boxes, coordinates: Mapping[int, int]
 ) -> None:
-    """Let x and y run from 0 to 1 over each region, in place."""
+    """Rescale x and y to run from 0 to 1 over each region, in place."""
     for index, axis in coordinates.items():
         scale = 1 / np.maximum(boxes[:, axis + 2] - boxes[:, axis] - 1, 1)[:, None]
         matrices[:, index, :] *= scale

@@ -1,4 +1,4 @@
-"""Series as input, the base of their descriptors, and Gaussian embeddings of series."""
+"""Series: the checked input, the base class of descriptors of series, and Gaussian embeddings."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from divlearn.spd import are_covariances
 
 SeriesLike = ArrayLike | Sequence[ArrayLike]
 
-_BLOCK_ENTRIES = 2**17  # of series that are computed together, and stay in cache
-_LARGEST = 2.0**500  # sums of squares of smaller entries do not overflow
+_BLOCK_ENTRIES = 2**17  # of series computed together, which fit into the cache
+_MAX_ENTRY = 2.0**500  # for which sums of squares do not overflow
 _LAYOUT = "(n_series, n_channels, n_times)"
 _FIX = "; convert it to a float array first"
 
 
 class Series:
-    """Checked series with the same channels; ``dtype`` is float32 if every series is."""
+    """Checked series with the same channels; ``dtype`` is float32 if all series are."""
 
     def __init__(self, X: SeriesLike, min_times: int) -> None:
         if np.ma.is_masked(X):
             raise ValueError("X has masked entries; fill them or drop these series")
-        self._groups = _group(X)  # places in the input, and the series
+        self._groups = _group_by_length(X)  # indices in X, and the series
         arrays = [array for _, array in self._groups]
-        for places, array in self._groups:
-            _check(array, places, min_times)
+        for indices, array in self._groups:
+            _check(array, indices, min_times)
         if all(map(are_covariances, arrays)):
             d = arrays[0].shape[1]
             raise ValueError(
                 f"X holds symmetric {d} x {d} matrices, as covariances are, must hold series, "
                 "n_channels x n_times; pass recordings, or leave out the descriptor"
             )
-        single = all(array.dtype.kind == "f" and array.dtype.itemsize == 4 for array in arrays)
+        are_float32 = all(array.dtype.kind == "f" and array.dtype.itemsize == 4 for array in arrays)
         self.n_channels: int = arrays[0].shape[1]
-        self.dtype = np.dtype(np.float32 if single else np.float64)
+        self.dtype = np.dtype(np.float32 if are_float32 else np.float64)
 
     def map(self, function: Callable[[RealArray], RealArray]) -> RealArray:
         """Apply a function of float64 arrays (n, n_channels, n_times) that returns (n, ...)."""
@@ -62,21 +62,21 @@ class Series:
             ]
         )
         result = np.empty_like(values)
-        result[np.concatenate([places for places, _ in self._groups])] = values
+        result[np.concatenate([indices for indices, _ in self._groups])] = values
         return result
 
 
-def _group(X: SeriesLike) -> list[tuple[Indices, np.ndarray]]:
+def _group_by_length(X: SeriesLike) -> list[tuple[Indices, np.ndarray]]:
     if not isinstance(X, list | tuple):
         X = np.asarray(X)
         if X.dtype != object or X.ndim == 0:
             check_real(X, "X", _FIX)
             if X.ndim != 3:
-                single = "; for a single series pass X[np.newaxis]" if X.ndim == 2 else ""
-                raise ValueError(f"X has shape {X.shape}, expected {_LAYOUT}{single}")
+                fix = "; for a single series pass X[np.newaxis]" if X.ndim == 2 else ""
+                raise ValueError(f"X has shape {X.shape}, expected {_LAYOUT}{fix}")
             if len(X):
                 return [(np.arange(len(X)), X)]
-    arrays = [_as_array(one, f"X[{i}]") for i, one in enumerate(X)]
+    arrays = [_as_array(series, f"X[{i}]") for i, series in enumerate(X)]
     if not arrays:
         raise ValueError("X is empty; pass at least one series")
     n_channels = len(arrays[0])
@@ -88,14 +88,14 @@ def _group(X: SeriesLike) -> list[tuple[Indices, np.ndarray]]:
             )
     lengths = np.array([array.shape[1] for array in arrays])
     groups = [np.flatnonzero(lengths == length) for length in dict.fromkeys(lengths.tolist())]
-    return [(group, np.stack([arrays[i] for i in group])) for group in groups]
+    return [(indices, np.stack([arrays[i] for i in indices])) for indices in groups]
 
 
-def _as_array(one: ArrayLike, where: str) -> np.ndarray:
-    if np.ma.is_masked(one):
+def _as_array(series: ArrayLike, where: str) -> np.ndarray:
+    if np.ma.is_masked(series):
         raise ValueError(f"{where} has masked entries; fill them or drop this series")
     try:
-        array = np.asarray(one)
+        array = np.asarray(series)
     except ValueError as error:
         raise ValueError(
             f"{where} is ragged: its channels differ in length; pass (n_channels, n_times)"
@@ -109,22 +109,22 @@ def _as_array(one: ArrayLike, where: str) -> np.ndarray:
     return array
 
 
-def _check(array: np.ndarray, places: Indices, min_times: int) -> None:
+def _check(array: np.ndarray, indices: Indices, min_times: int) -> None:
     _, n_channels, n_times = array.shape
     if n_channels < 1 or n_times < min_times:
         raise ValueError(
-            f"X[{places[0]}] has shape {(n_channels, n_times)}, must have >= 1 channels and >= "
+            f"X[{indices[0]}] has shape {(n_channels, n_times)}, must have >= 1 channels and >= "
             f"{min_times} times; drop it or pass longer series"
         )
-    # The extremes of an array with a NaN are NaN, and no comparison with NaN holds.
-    if float(array.min()) >= -_LARGEST and float(array.max()) <= _LARGEST:
+    # The extremes of an array with NaN are NaN, for which comparisons are false.
+    if float(array.min()) >= -_MAX_ENTRY and float(array.max()) <= _MAX_ENTRY:
         return
-    bad = ~(np.abs(array.astype(np.float64)) <= _LARGEST)
+    bad = ~(np.abs(array.astype(np.float64)) <= _MAX_ENTRY)
     first, channel, time = np.argwhere(bad)[0]
     raise ValueError(
-        f"X[{places[first]}] has the entry {array[first, channel, time]:.3g} at channel {channel}, "
-        f"time {time}, must be finite and at most {_LARGEST:.3g} in magnitude; drop this series, "
-        "fill its gaps or rescale it"
+        f"X[{indices[first]}] has the entry {array[first, channel, time]:.3g} at channel "
+        f"{channel}, time {time}, must be finite and at most {_MAX_ENTRY:.3g} in magnitude; drop "
+        "this series, fill its gaps or rescale it"
     )
 
 
@@ -134,7 +134,7 @@ class SeriesTransformer(MatrixTransformer, ABC):
 
     @fit_method
     def fit(self, X: SeriesLike, y: object = None) -> Self:
-        """Check the parameters and the series, and learn what depends on all series.
+        """Check the parameters and the series, and fit the descriptor.
 
         X has the shape (n_series, n_channels, n_times), or is a list of series (n_channels,
         n_times) that may differ in length; y is ignored.
@@ -166,7 +166,7 @@ class SeriesTransformer(MatrixTransformer, ABC):
 
 Estimator = Callable[[RealArray], ArrayLike]
 
-_SHRUNK: dict[str, Estimator] = {
+_SHRINKAGE: dict[str, Estimator] = {
     "lwf": lambda centred: ledoit_wolf(centred.T, assume_centered=True)[0],
     "oas": lambda centred: oas(centred.T, assume_centered=True)[0],
 }
@@ -179,8 +179,8 @@ class GaussianEmbedding(SeriesTransformer):
 
     .. math:: P = \begin{pmatrix} S + m m^T & m \\ m^T & 1 \end{pmatrix}, \qquad |P| = |S| .
 
-    With sample covariances an affine change of the channels acts on :math:`P` as a congruence, so
-    affine-invariant divergences between embeddings see neither units nor origins of the channels.
+    With sample covariances an affine map of the channels acts on :math:`P` as a congruence, so
+    affine-invariant divergences between embeddings do not depend on units and origins of channels.
 
     Parameters
     ----------
@@ -189,13 +189,13 @@ class GaussianEmbedding(SeriesTransformer):
         scikit-learn's `ledoit_wolf` and `oas`. A callable gets the centred series,
         shape (n_channels, n_times), and returns the covariance, shape (n_channels, n_channels).
     noise : float, default=0.0
-        Standard deviation of errors of measurement in all channels. Its square is added to the
-        variances: what varies by less is not told apart. With it units matter.
+        Standard deviation of measurement errors in all channels. Its square is added to the
+        variances, so that smaller variations have little effect. Divergences then depend on units.
     normalize : bool, default=False
         Whether to multiply :math:`P` by :math:`|S|^{-1/(d+1)}`, which makes its determinant one.
     floor : float or "auto", default="auto"
         Floor of the eigenvalues of the correlation of :math:`S`; "auto" is the square root of the
-        machine epsilon. Where they are below, as in series shorter than their number of channels,
+        machine epsilon. If an eigenvalue is smaller, as for series with fewer times than channels,
         :math:`S` is shrunk towards its diagonal, with an `SPDRepairWarning`.
 
     Attributes
@@ -204,10 +204,10 @@ class GaussianEmbedding(SeriesTransformer):
 
     Notes
     -----
-    Next to :math:`m m^T`, :math:`P` does not resolve standard deviations below about
+    Because of the term :math:`m m^T`, :math:`P` does not resolve standard deviations below about
     :math:`4 \sqrt{(d + 1) \epsilon}` of a mean: 2e-7 of it for ten channels, 5e-3 in float32. Such
-    embeddings are shrunk towards their diagonals, with an `SPDRepairWarning`; an offset subtracted
-    from all series avoids it.
+    embeddings are shrunk towards their diagonals, with an `SPDRepairWarning`. To avoid this,
+    subtract an offset from all series.
 
     References
     ----------
@@ -241,8 +241,8 @@ class GaussianEmbedding(SeriesTransformer):
 
     def _describe(self, series: Series, floor: float) -> RealArray:
         d = series.n_channels
-        # Sample covariances are computed for all series at once, others for one after the other.
-        estimator = self.estimator if callable(self.estimator) else _SHRUNK.get(self.estimator)
+        # Sample covariances are computed for all series at once, others for each series.
+        estimator = self.estimator if callable(self.estimator) else _SHRINKAGE.get(self.estimator)
         P = series.map(lambda block: _moments(block, estimator))
         S = check_symmetric(P[:, :d, :d], name="covariance of X", graded=True)
         S = ensure_definite(S + float(self.noise) ** 2 * np.eye(d), floor, variables="channels")
@@ -257,7 +257,7 @@ class GaussianEmbedding(SeriesTransformer):
 
     def _check_parameters(self) -> None:
         check_number(self.noise, "noise")
-        if not callable(self.estimator) and self.estimator not in ("cov", *_SHRUNK):
+        if not callable(self.estimator) and self.estimator not in ("cov", *_SHRINKAGE):
             raise ValueError(
                 f'estimator={self.estimator!r} must be "cov", "lwf", "oas" or a callable'
             )
@@ -266,7 +266,7 @@ class GaussianEmbedding(SeriesTransformer):
 def _moments(block: RealArray, estimator: Estimator | None) -> RealArray:
     """``[[S, m], [m^T, 1]]`` of each series, shape (n_series, d + 1, d + 1)."""
     n_series, d, n_times = block.shape
-    # Relative to the first time constant channels are exactly zero, and large offsets cost nothing.
+    # The first time is subtracted: constant channels become zero, and large offsets lose no digits.
     first = block[..., :1]
     shifted = block - first
     shift = shifted.mean(axis=-1, keepdims=True)
@@ -276,8 +276,8 @@ def _moments(block: RealArray, estimator: Estimator | None) -> RealArray:
     if estimator is None:
         moments[:, :d, :d] = centred @ centred.mT / (n_times - 1)
     else:
-        for one, target in zip(centred, moments, strict=True):
-            target[:d, :d] = _estimate(estimator, one)
+        for series, target in zip(centred, moments, strict=True):
+            target[:d, :d] = _estimate(estimator, series)
     return moments
 
 

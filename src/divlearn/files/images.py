@@ -1,4 +1,4 @@
-"""Images in files, read one at a time and only when asked for."""
+"""Images in files, which are read when they are indexed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PathLike = str | os.PathLike[str]
 
-# Pixels, compared with the header before anything is decoded. Pillow itself warns at 89 million.
+# Pixels according to the header, checked before decoding. Pillow itself warns at 89 million.
 LARGEST_IMAGE = 2**26
 
 _FORMATS = {".png": "PNG", ".gif": "GIF", ".tif": "TIFF", ".tiff": "TIFF", ".bmp": "BMP"}
@@ -31,24 +31,24 @@ _GREY, _COLOURS = ("1", "L", "LA"), ("P", "PA", "RGB", "RGBA")  # modes of Pillo
 class ImageFiles(Sequence[np.ndarray]):
     """Images that stay in their files until they are indexed.
 
-    Every access reads the file again; nothing is kept. Slices, and integers or booleans in a list
-    or array as numpy takes them, choose files without reading any.
+    Every access reads the file again. Slices, and lists or arrays of integers or booleans, select
+    files without reading any.
 
     Parameters
     ----------
     paths : iterable of str or path-like, kept as a tuple of Path
-        PNG, GIF, TIFF, BMP, JPEG or PPM files, told apart by their suffixes.
+        PNG, GIF, TIFF, BMP, JPEG or PPM files, distinguished by their suffixes.
 
     Notes
     -----
     Grey images of 1 or 8 bits become uint8 and those of 16 bits uint16, of shape (height, width).
-    Colours become uint8 of shape (height, width, 3), where Pillow keeps the upper 8 of 16 bits.
-    Images with a palette become grey if all colours they use are grey, else RGB. Images with pixels
-    that are not opaque are refused. Of several frames the first is read, and rotations that a
-    camera noted are not applied.
+    Colours become uint8 of shape (height, width, 3); of 16 bits Pillow keeps the upper 8. Images
+    with a palette become grey if all colours they use are grey, else RGB. Images with pixels that
+    are not opaque are refused. Only the first frame is read, and rotations in the metadata of
+    cameras are not applied.
 
-    Files are taken to be hostile: only the decoder of the suffix is tried, and images of more than
-    2**26 pixels are refused by their headers.
+    Files may be hostile: only the decoder of the suffix is tried, and images of more than 2**26
+    pixels are refused by their headers.
 
     Examples
     --------
@@ -78,13 +78,13 @@ class ImageFiles(Sequence[np.ndarray]):
         if isinstance(index, slice):
             return ImageFiles(self.paths[index])
         if np.ndim(index):
-            chosen = np.arange(len(self))[index]
-            if chosen.ndim != 1:
+            indices = np.arange(len(self))[index]
+            if indices.ndim != 1:
                 raise IndexError(
                     f"the index has shape {np.shape(index)}, must be one integer, a slice, or have "
                     "shape (n,); flatten it"
                 )
-            return ImageFiles(self.paths[i] for i in chosen)
+            return ImageFiles(self.paths[i] for i in indices)
         return _read(self.paths[as_index(index)])
 
     def __repr__(self) -> str:
@@ -92,14 +92,14 @@ class ImageFiles(Sequence[np.ndarray]):
 
 
 def natural_key(path: Path) -> tuple[list[str | int], str]:
-    """Key that sorts paths as people do, 2.png before 10.png."""
-    # Split at a group, every second part is a number: text is never compared with a number.
+    """Key that sorts numbers in names by value, 2.png before 10.png."""
+    # Every second part is a number, so that text is never compared with a number.
     parts = re.split("([0-9]+)", path.name)
     return [int(part) if i % 2 else part for i, part in enumerate(parts)], path.name
 
 
 def list_images(folder: Path) -> list[Path]:
-    """Files with the suffix of an image, in natural order, without hidden ones."""
+    """Files with the suffix of an image, in natural order, without hidden files."""
     files = [entry for entry in _visible(folder) if not entry.is_dir()]
     return [file for file in files if file.suffix.lower() in _FORMATS]
 
@@ -109,7 +109,7 @@ def subfolders(folder: Path) -> list[Path]:
 
 
 def _visible(folder: Path) -> list[Path]:
-    return sorted((one for one in folder.iterdir() if one.name[0] != "."), key=natural_key)
+    return sorted((path for path in folder.iterdir() if path.name[0] != "."), key=natural_key)
 
 
 def _read(path: Path) -> np.ndarray:

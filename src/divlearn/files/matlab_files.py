@@ -1,12 +1,12 @@
-"""Arrays of MATLAB files, of level 5 or HDF5, and of all other HDF5 files: numbers and text.
+"""Readers of MATLAB files, of level 5 or HDF5, and of other HDF5 files: arrays of numbers or text.
 
 SciPy lists and reads level 5 (``save -v6`` and ``-v7``). It looks up the type of an element in a
-table without checking the index, which crashes the interpreter, and allocates what a shape claims.
-So SciPy gets one variable at a time, inflated and with all of its tags checked.
+table without checking the index, which may crash the interpreter, and allocates arrays of the
+shape in the file without checking it. So SciPy gets one variable at a time, inflated and with all
+of its tags checked.
 
-h5py reads HDF5 (``save -v7.3``), no more than is asked for. What it would follow to other files is
-refused before, and so are claims of more memory than there may be. Its compiled library trusts the
-rest of a file.
+h5py reads HDF5 (``save -v7.3``), only the arrays asked for. Data in other files, and arrays larger
+than the limit of memory, are refused first. The compiled HDF5 library trusts the rest of a file.
 """
 
 import io
@@ -26,19 +26,19 @@ from divlearn.checks import import_extra
 from divlearn.files.variables import Damage, Refusal, Variable, check_limit, quote, text_array
 
 _MATRIX, _COMPRESSED = 14, 15
-# Types of elements: flags, shape and name of a matrix, and data that SciPy's table has entries for.
-_BEFORE = (frozenset({6}), frozenset({5, 6}), frozenset({1, 16}))
-_DATA = frozenset({1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18})
-_CELL, _CHAR, _COMPLEX_FLAG = 1, 4, 8  # in the flags of a matrix, its class before the others
+# Allowed types of elements: flags, shape and name of a matrix; data, as far as in SciPy's table.
+_HEADER_TYPES = (frozenset({6}), frozenset({5, 6}), frozenset({1, 16}))
+_DATA_TYPES = frozenset({1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18})
+_CELL, _CHAR, _COMPLEX_FLAG = 1, 4, 8  # two classes of matrices, and a bit of their flags
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
-_CLASSES = {"logical": "uint8", "char": "U", "cell": "U"}  # and their types; others share the name
-_HEADER_BYTES = 2048  # of the flags, the shape and the name of a variable, at most
+_DTYPES = {"logical": "uint8", "char": "U", "cell": "U"}  # by class; others have the same name
+_HEADER_BYTES = 2048  # largest size of the flags, the shape and the name of a variable
 
-Handle = Any  # what h5py returns, which has no types
+Handle = Any  # an object of h5py, which has no types
 
 _MAGIC = b"\x89HDF\r\n\x1a\n"
-_OF_MATLAB = ("#refs#", "#subsystem#")  # groups with what cells and objects of MATLAB refer to
-_ROWS = 64  # of text, read at a time
+_MATLAB_GROUPS = ("#refs#", "#subsystem#")  # targets of the references of cells and objects
+_STRINGS_PER_READ = 64
 
 
 # --- level 5
@@ -53,55 +53,55 @@ def open_matlab(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
     """List the arrays of a level 5 file; they can be read inside the context."""
     file.seek(126)
     order = "<" if file.read(2) == b"IM" else ">"
-    variables = [_describe(file, order, place) for place in _find_variables(file, size, order)]
-    # The unnamed one is MATLAB's own, and says how objects are stored.
+    variables = [_describe(file, order, *span) for span in _find_variables(file, size, order)]
+    # MATLAB itself writes an unnamed variable, on the storage of objects.
     yield [variable for variable in variables if variable.name]
 
 
 def _find_variables(file: BinaryIO, size: int, order: str) -> Iterator[tuple[int, int]]:
-    """Positions of the variables, and the bytes that they take with their tags."""
+    """Yield the positions of the variables, and their sizes in bytes with the tag."""
     position = 128
     while position < size:
         file.seek(position)
-        kind, n_bytes = struct.unpack(f"{order}II", file.read(8))
-        if kind not in (_MATRIX, _COMPRESSED) or n_bytes > size - position - 8:
+        type_code, n_bytes = struct.unpack(f"{order}II", file.read(8))
+        if type_code not in (_MATRIX, _COMPRESSED) or n_bytes > size - position - 8:
             raise Damage(
-                f"a variable at byte {position} has type {kind} and claims {n_bytes} bytes, "
+                f"a variable at byte {position} has type {type_code} and claims {n_bytes} bytes, "
                 f"expected type 14 or 15 and at most {size - position - 8}"
             )
         yield position, 8 + n_bytes
         position += 8 + n_bytes
 
 
-def _describe(file: BinaryIO, order: str, place: tuple[int, int]) -> Variable:
+def _describe(file: BinaryIO, order: str, position: int, n_bytes: int) -> Variable:
     from scipy.io import whosmat
 
-    file.seek(place[0])
-    start = file.read(min(place[1], _HEADER_BYTES))
+    file.seek(position)
+    start = file.read(min(n_bytes, _HEADER_BYTES))
     if _is_compressed(start, order):
         start = zlib.decompressobj().decompress(start[8:], _HEADER_BYTES)
         start = start[: 8 + struct.unpack_from(f"{order}II", start)[1]]
-    for _ in islice(_elements(memoryview(start)[8:], order), len(_BEFORE)):
-        pass  # SciPy allocates what a tag claims
-    ((name, shape, kind),) = whosmat(_as_file(start, order))
-    if kind not in ("double", "single", *_INTEGERS, *_CLASSES):
+    for _ in islice(_elements(memoryview(start)[8:], order), len(_HEADER_TYPES)):
+        pass  # check sizes in tags, because SciPy allocates as much
+    ((name, shape, class_name),) = whosmat(_as_file(start, order))
+    if class_name not in ("double", "single", *_INTEGERS, *_DTYPES):
         return Variable.refused(
             name,
-            f"has MATLAB's class {kind!r}; save an array of numbers, a char array or a cell array "
-            "of strings",
+            f"has MATLAB's class {class_name!r}; save an array of numbers, a char array or a cell "
+            "array of strings",
         )
-    dtype = np.dtype(_CLASSES.get(kind, kind))
-    return Variable(name, shape, dtype, partial(_read, file, order, name, dtype, place))
+    dtype = np.dtype(_DTYPES.get(class_name, class_name))
+    return Variable(name, shape, dtype, partial(_read, file, order, name, dtype, position, n_bytes))
 
 
 def _read(
-    file: BinaryIO, order: str, name: str, dtype: np.dtype, place: tuple[int, int], limit: int
+    file: BinaryIO, order: str, name: str, dtype: np.dtype, position: int, n_bytes: int, limit: int
 ) -> np.ndarray:
     from scipy.io import loadmat
 
-    check_limit(place[1] - _HEADER_BYTES, limit, f"the entries of {quote(name)}")
-    file.seek(place[0])
-    content = _inflate(file.read(place[1]), order, limit, quote(name))
+    check_limit(n_bytes - _HEADER_BYTES, limit, f"the entries of {quote(name)}")
+    file.seek(position)
+    content = _inflate(file.read(n_bytes), order, limit, quote(name))
     _check_matrix(memoryview(content)[8:], order, quote(name))
     codec = "utf-16-le" if order == "<" else "utf-16-be"
     array: np.ndarray = loadmat(_as_file(content, order), uint16_codec=codec)[name]
@@ -123,35 +123,35 @@ def _is_compressed(stored: bytes, order: str) -> bool:
 
 
 def _inflate(stored: bytes, order: str, limit: int, name: str) -> bytes:
-    """Return a variable with its tag, inflated if it is compressed."""
+    """Return a variable with its tag; inflate it if it is compressed."""
     if not _is_compressed(stored, order):
         return stored
     inflater = zlib.decompressobj()
     content = inflater.decompress(stored[8:], limit + _HEADER_BYTES)
-    kind, n_bytes = struct.unpack_from(f"{order}II", content)
+    type_code, n_bytes = struct.unpack_from(f"{order}II", content)
     check_limit(n_bytes - _HEADER_BYTES, limit, f"the entries of {name}")
-    # Room for one byte more makes zlib reach the end of its stream and compare the checksum.
+    # With room for one more byte, zlib reads to the end of its stream and compares the checksum.
     content += inflater.decompress(inflater.unconsumed_tail, 1)
-    if kind != _MATRIX or not inflater.eof or len(content) != 8 + n_bytes:
+    if type_code != _MATRIX or not inflater.eof or len(content) != 8 + n_bytes:
         raise Damage("a compressed variable does not end where its header says")
     return content
 
 
 def _elements(content: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
-    """Types and contents of the elements of a matrix."""
+    """Yield the types and contents of the elements of a matrix."""
     while content:
-        kind, n_bytes = struct.unpack_from(f"{order}II", content)
-        start, room = 8, len(content) - 8
-        if kind >> 16:  # up to four bytes are packed into the tag, their number in its upper half
-            kind, n_bytes, start, room = kind & 0xFFFF, kind >> 16, 4, 4
-        if n_bytes > room:
-            raise Damage(f"an element of type {kind} claims {n_bytes} of {room} bytes")
-        yield kind, content[start : start + n_bytes]
+        type_code, n_bytes = struct.unpack_from(f"{order}II", content)
+        start, available = 8, len(content) - 8
+        if type_code >> 16:  # the tag contains up to four bytes, and their number in its upper half
+            type_code, n_bytes, start, available = type_code & 0xFFFF, type_code >> 16, 4, 4
+        if n_bytes > available:
+            raise Damage(f"an element of type {type_code} claims {n_bytes} of {available} bytes")
+        yield type_code, content[start : start + n_bytes]
         content = content[8 if start == 4 else 8 + n_bytes + -n_bytes % 8 :]
 
 
 def _check_matrix(content: memoryview, order: str, name: str, *, in_cell: bool = False) -> None:
-    """Check the elements of a matrix, of which those of a cell array are matrices of text."""
+    """Check the elements of a matrix; the elements of a cell array must be matrices of text."""
     elements = list(_elements(content, order))
     (_, flags), (_, sides), _, *data = elements
     shape = struct.unpack(f"{order}{len(sides) // 4}i", sides)
@@ -160,24 +160,25 @@ def _check_matrix(content: memoryview, order: str, name: str, *, in_cell: bool =
     class_code = flags[0 if order == "<" else 3]
     if in_cell and class_code != _CHAR:
         raise _other_cells(name)
-    of_cells = class_code == _CELL
+    has_cells = class_code == _CELL
     is_complex = bool(flags[1 if order == "<" else 2] & _COMPLEX_FLAG)
-    # SciPy reads that many, whatever comes next.
-    expected = math.prod(shape) if of_cells else 1 + is_complex
+    # SciPy reads as many elements without checking that they follow.
+    expected = math.prod(shape) if has_cells else 1 + is_complex
     if len(data) != expected:
         raise Damage(f"{name} has {len(data)} elements of data, must have {expected}")
-    wanted = [*_BEFORE, *len(data) * [frozenset({_MATRIX}) if of_cells else _DATA]]
-    for (kind, inside), types in zip(elements, wanted, strict=True):
-        if kind not in types:
-            raise Damage(f"an element has type {kind}, must have one in {sorted(types)}")
-        if kind == _MATRIX:
-            if not inside:
+    data_types = frozenset({_MATRIX}) if has_cells else _DATA_TYPES
+    allowed = [*_HEADER_TYPES, *len(data) * [data_types]]
+    for (type_code, element), types in zip(elements, allowed, strict=True):
+        if type_code not in types:
+            raise Damage(f"an element has type {type_code}, must have one in {sorted(types)}")
+        if type_code == _MATRIX:
+            if not element:
                 raise _other_cells(name)
-            _check_matrix(inside, order, name, in_cell=True)
+            _check_matrix(element, order, name, in_cell=True)
 
 
 def _as_text(text: np.ndarray | str, name: str) -> str:
-    """Return a row of a char array, or a cell: an array of one string, of none if it is empty."""
+    """Return the string of a row of a char array, or of a cell: an array of one string or none."""
     rows = np.ravel(text)
     if len(rows) > 1:
         raise _other_cells(name)
@@ -195,7 +196,7 @@ def _other_cells(name: str) -> Refusal:
 
 
 def find_hdf5(file: BinaryIO, size: int) -> bool:
-    """Whether an HDF5 file starts at byte 0, 512, 1024, 2048, ..., where its format allows it."""
+    """Whether an HDF5 signature is at byte 0, 512, 1024, 2048, ..., as the format allows."""
     position = 0
     while position < size:
         file.seek(position)
@@ -212,12 +213,13 @@ def open_hdf5(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
     with h5py.File(file, "r") as store:
         links: dict[str, Handle] = {}
         store.visititems_links(links.__setitem__)
-        known = [name for name in links if not name.startswith(_OF_MATLAB)]
-        yield [one for name in known if (one := _describe_dataset(h5py, store, name, links[name]))]
+        names = [name for name in links if not name.startswith(_MATLAB_GROUPS)]
+        datasets = (_describe_dataset(h5py, store, name, links[name]) for name in names)
+        yield [variable for variable in datasets if variable]
 
 
 def _describe_dataset(h5py: ModuleType, store: Handle, name: str, link: Handle) -> Variable | None:
-    """One dataset; None for groups and named types."""
+    """Describe a dataset; None for groups and named types."""
     if not isinstance(link, h5py.HardLink):
         return Variable.refused(name, "is a link, possibly to another file; store the data itself")
     dataset = store[name]
@@ -234,8 +236,8 @@ def _describe_dataset(h5py: ModuleType, store: Handle, name: str, link: Handle) 
 
 
 def _refuse(h5py: ModuleType, dataset: Handle) -> str:
-    """Say why a dataset is not read; empty if it may be."""
-    # The files first: even the shape of a virtual dataset may be looked up in those it points to.
+    """Return the reason to refuse a dataset, or "" if it can be read."""
+    # Check other files first: HDF5 may look there even for the shape of a virtual dataset.
     properties = dataset.id.get_create_plist()
     if properties.get_layout() == h5py.h5d.VIRTUAL or properties.get_external_count():
         return "keeps its data in other files (virtual or external storage); store the data itself"
@@ -263,14 +265,14 @@ def _is_char(dataset: Handle) -> bool:
     if dataset.dtype != np.uint16 or "MATLAB_class" not in dataset.attrs:
         return False
     attribute = dataset.attrs.get_id("MATLAB_class")
-    # An attribute of another type is not read, least of all a string from a heap.
+    # Attributes of other types, such as strings from a heap, are not read.
     if attribute.dtype != np.dtype("S4") or attribute.shape != ():
         return False
     return bool(dataset.attrs["MATLAB_class"] == b"char")
 
 
 def _read_dataset(dataset: Handle, limit: int) -> np.ndarray:
-    if dataset.chunks:  # read as wholes, which may be larger than the array
+    if dataset.chunks:  # HDF5 reads whole chunks, which may be larger than the array
         n_bytes = math.prod(dataset.chunks) * dataset.dtype.itemsize
         check_limit(n_bytes, limit, f"the chunks of {quote(dataset.name[1:])}")
     return dataset[...]
@@ -278,17 +280,17 @@ def _read_dataset(dataset: Handle, limit: int) -> np.ndarray:
 
 def _read_chars(dataset: Handle, limit: int) -> np.ndarray:
     codes = _read_dataset(dataset, limit)
-    # MATLAB's columns come as rows, hence its rows, the strings, as columns.
+    # HDF5 transposes MATLAB's arrays: its rows, the strings, are columns here.
     rows = codes.reshape(-1, codes.shape[-1]).T.astype("<u2", order="C")
     return text_array([row.tobytes().decode("utf-16-le").rstrip(" ") for row in rows], limit)
 
 
 def _read_strings(dataset: Handle, limit: int) -> np.ndarray:
-    """Read strings of variable length in parts: many may be one long piece of the file."""
+    """Read strings of variable length in parts; many may refer to the same long string."""
     strings: list[str] = []
     n_characters = 0
-    for start in range(0, len(dataset), _ROWS):
-        part = dataset.asstr()[start : start + _ROWS].ravel().tolist()
+    for start in range(0, len(dataset), _STRINGS_PER_READ):
+        part = dataset.asstr()[start : start + _STRINGS_PER_READ].ravel().tolist()
         n_characters += sum(map(len, part))
         check_limit(n_characters, limit, "its strings")
         strings += part

@@ -1,4 +1,4 @@
-"""Stacks of SPD matrices and their labels from the files people keep them in."""
+"""Reader of stacks of SPD matrices, their labels and groups, from files of all formats."""
 
 import csv
 import io
@@ -26,6 +26,7 @@ from divlearn.files.columns import (
     check_column,
     choose,
     fits,
+    is_numeric_text,
     read_column,
     read_column_file,
 )
@@ -46,7 +47,7 @@ from divlearn.files.variables import (
 from divlearn.spd import are_symmetric, check_and_learn
 
 MODEL_PAGE = "model.json"  # of the archives that `divlearn.save` writes
-_NAMED = (FILES, *GROUP_NAMES, *LABEL_NAMES)
+_COLUMN_NAMES = (FILES, *GROUP_NAMES, *LABEL_NAMES)
 _Row = tuple[int, list[str]]  # number of the line, and cells
 
 
@@ -56,8 +57,8 @@ class SPDFile:
     labels: Labels | None
     splits: tuple[Indices, Indices] | None  # training and test matrices
     groups: Labels | None
-    files: Labels | None  # that the matrices were made from
-    group_names: tuple[str, ...]  # arrays that look like groups, where none were asked for
+    files: Labels | None  # names of the files that matrices were made from
+    group_names: tuple[str, ...]  # arrays that look like groups, if ``groups`` is None
 
 
 def read_spd(
@@ -70,43 +71,45 @@ def read_spd(
     regularize: str | float | None = "raise",
     square: bool = True,
 ) -> SPDFile:
-    """Read what `load_spd` documents; unchecked with None for ``regularize`` or not ``square``."""
-    # A `Path` of labels or groups names a file of their own.
+    """Read a file as `load_spd` documents."""
+    # There is no check if ``regularize`` is None or ``square`` is False. A `Path` of labels or
+    # groups names another file.
     limit = check_count(limit, "limit", fix=", a number of bytes")
     path = Path(path).expanduser()
     with open_regular(path, path.name) as file, explaining(path.name, limit):
         size = os.fstat(file.fileno()).st_size
-        with _opener(file, size)(file, size) as variables:
-            parts, y, together, others = choose(variables, matrices, labels, groups, square)
-            sizes = _check_choice(parts, y, together, square)
-            others = {name: one for name, one in others.items() if fits(one, sizes)}
-            files = others.pop(FILES, ())
-            chosen = (*parts, *y, *together, *files)
+        with _find_opener(file, size)(file, size) as variables:
+            parts, label_column, group_column, others = choose(
+                variables, matrices, labels, groups, square
+            )
+            sizes = _check_choice(parts, label_column, group_column, square)
+            others = {name: column for name, column in others.items() if fits(column, sizes)}
+            columns = (label_column, group_column, others.pop(FILES, ()))
+            chosen = [*parts, *chain.from_iterable(columns)]
             n_bytes = sum(variable.n_bytes for variable in chosen)
             check_limit(n_bytes, limit, " and ".join(map(str, chosen)))
-            stacks = [_read_stack(one, limit) if square else one.read(limit) for one in parts]
-            left = limit - sum(stack.nbytes for stack in stacks)
-            columns = [read_column(one, left) if one else None for one in (y, together, files)]
+            stacks = [_read_stack(part, limit) if square else part.read(limit) for part in parts]
+            rest = limit - sum(stack.nbytes for stack in stacks)
+            y, group_labels, files = (read_column(c, rest) if c else None for c in columns)
     if square and regularize is not None:
-        learned: Any = regularize
+        shrinkage: Any = regularize
         for i, variable in enumerate(parts):  # the training part comes first
             name = f"{path.name}: {quote(variable.name)}"
-            stacks[i], shrinkage = check_and_learn(stacks[i], learned, ndim=3, name=name)
-            learned = shrinkage or learned
-    joined, splits = stacks[0], None
+            stacks[i], learned = check_and_learn(stacks[i], shrinkage, ndim=3, name=name)
+            shrinkage = learned or shrinkage
+    stack, splits = stacks[0], None
     if len(stacks) == 2:
-        joined = np.concatenate(stacks)
+        stack = np.concatenate(stacks)
         splits = np.arange(sizes[0]), np.arange(sizes[0], sum(sizes))
-    labelled, grouped, made_from = columns
     if isinstance(labels, Path):
-        labelled = read_column_file(labels, len(joined), "labels")
+        y = read_column_file(labels, len(stack), "labels")
     if isinstance(groups, Path):
-        grouped = read_column_file(groups, len(joined), "groups")
-    names = tuple(others) if grouped is None else ()
-    return SPDFile(joined, labelled, splits, grouped, made_from, names)
+        group_labels = read_column_file(groups, len(stack), "groups")
+    names = tuple(others) if group_labels is None else ()
+    return SPDFile(stack, y, splits, group_labels, files, names)
 
 
-def _opener(
+def _find_opener(
     file: BinaryIO, size: int
 ) -> Callable[[BinaryIO, int], AbstractContextManager[list[Variable]]]:
     start = file.read(128)
@@ -127,14 +130,14 @@ def _opener(
         return open_hdf5
     if Path(file.name).suffix.lower() == ".csv":  # it has no signature
         return open_csv
-    what = f"starts with {start[:8]!r}, as none of the known formats does" if start else "is empty"
+    fact = f"starts with {start[:8]!r}, as none of the known formats does" if start else "is empty"
     raise Refusal(
-        f"it {what}; write it as .npz, .npy, .csv, HDF5 or, in MATLAB, with save -v7 or save -v7.3"
+        f"it {fact}; write it as .npz, .npy, .csv, HDF5 or, in MATLAB, with save -v7 or save -v7.3"
     )
 
 
 def _check_choice(matrices: Column, labels: Column, groups: Column, square: bool) -> list[int]:
-    """Refuse what need not be read to be refused; the number of matrices of each part."""
+    """Check arrays before they are read; return the number of matrices of each part."""
     for variable in (*matrices, *labels, *groups):
         variable.require()
     layouts = [_layout(variable, square) for variable in matrices]
@@ -167,17 +170,17 @@ def _layout(variable: Variable, square: bool) -> tuple[int, tuple[int, ...]]:
 
 
 def _read_stack(variable: Variable, limit: int) -> np.ndarray:
-    """Read matrices, and put the axis they are stacked along first."""
+    """Read matrices, and move the axis along which they are stacked to the front."""
     stack = variable.read(limit)
     a, b, c = stack.shape
     if b != c:
         return np.moveaxis(stack, -1, 0)
     if a != b or are_symmetric(stack):
         return stack
-    # The array is a cube. If it is symmetric both ways, both ways give the same matrices.
-    last = np.moveaxis(stack, -1, 0)
-    if are_symmetric(last):
-        return last
+    # The array is a cube. If matrices along the first and the last axis are symmetric, they agree.
+    stack = np.moveaxis(stack, -1, 0)
+    if are_symmetric(stack):
+        return stack
     raise Refusal(
         f"{variable} has three equal axes, and its matrices are symmetric along neither the first "
         "nor the last; symmetrize them, or save another number of matrices"
@@ -197,18 +200,19 @@ def open_csv(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
     file.seek(0)
     rows = _rows(file.read().decode("utf-8-sig"))
     first = next(rows, (1, []))
-    names = [] if _is_data(first[1]) else first[1]
-    second = next(rows, (2, [])) if names else first
+    heading = [] if _is_data(first[1]) else first[1]
+    second = next(rows, (2, [])) if heading else first
     if not second[1]:
         raise Refusal("it has no rows, must have one for each matrix; write it again")
     texts: dict[int, list[str]] = {
-        place: []
-        for place, (name, cell) in enumerate(zip(names, second[1], strict=False))
-        if name in _NAMED or not _is_number(cell)
+        column: []
+        for column, (name, cell) in enumerate(zip(heading, second[1], strict=False))
+        if name in _COLUMN_NAMES or not is_numeric_text(cell)
     }
     table = _read_table(chain([second], rows), len(first[1]), texts)
-    columns = [(names[place], text_array(cells, LARGEST_FILE)) for place, cells in texts.items()]
-    yield [_as_variable(*one) for one in [("matrices", _to_matrices(table)), *columns]]
+    columns = [(heading[i], text_array(cells, LARGEST_FILE)) for i, cells in texts.items()]
+    arrays = [("matrices", _to_matrices(table)), *columns]
+    yield [_as_variable(name, array) for name, array in arrays]
 
 
 def _rows(text: str) -> Iterator[_Row]:
@@ -217,22 +221,14 @@ def _rows(text: str) -> Iterator[_Row]:
 
 
 def _is_data(cells: Sequence[str]) -> bool:
-    """Whether a first row is no heading: it has numbers, which do not count columns."""
-    numbers = [cell for cell in cells if _is_number(cell)]
-    counts = ([str(first + place) for place in range(len(numbers))] for first in (0, 1))
-    return len(numbers) == 1 or (len(numbers) > 1 and numbers not in counts)
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+    """Whether a first row has data: it has numbers, other than 0, 1, 2, ... or 1, 2, 3, ..."""
+    numbers = [cell for cell in cells if is_numeric_text(cell)]
+    column_numbers = ([str(i) for i in range(k, k + len(numbers))] for k in (0, 1))
+    return len(numbers) == 1 or (len(numbers) > 1 and numbers not in column_numbers)
 
 
 def _read_table(rows: Iterator[_Row], width: int, texts: dict[int, list[str]]) -> RealArray:
-    """Read numbers, one row for each matrix; cells of the columns of ``texts`` are added to it."""
+    """Read numbers, a row for each matrix; cells of the columns in ``texts`` are appended there."""
     entries, n_rows = array("d"), 0
     for line, row in rows:
         n_rows += 1
@@ -241,14 +237,14 @@ def _read_table(rows: Iterator[_Row], width: int, texts: dict[int, list[str]]) -
                 f"line {line} has {len(row)} entries, must have {width} as the first one; write "
                 "one matrix per line"
             )
-        for place, cell in enumerate(row):
-            if place in texts:
-                texts[place].append(cell)
-            elif _is_number(cell):
+        for column, cell in enumerate(row):
+            if column in texts:
+                texts[column].append(cell)
+            elif is_numeric_text(cell):
                 entries.append(float(cell))
             else:
                 raise Refusal(
-                    f"line {line}, column {place + 1} holds {quote(cell)}, must hold a number; "
+                    f"line {line}, column {column + 1} holds {quote(cell)}, must hold a number; "
                     "separate numbers by commas, with a point for decimals, and give columns of "
                     "text a heading"
                 )
@@ -256,9 +252,9 @@ def _read_table(rows: Iterator[_Row], width: int, texts: dict[int, list[str]]) -
 
 
 def _to_matrices(table: RealArray) -> RealArray:
-    """Turn rows into matrices; a width of both kinds is that of whole ones if these are symmetric.
+    """Turn rows into matrices; a row is a matrix, or its upper triangle x11, x12, ..., x22, ...
 
-    Upper triangles are read row by row: x11, x12, ..., x1d, x22, ..., xdd.
+    If the width fits both, rows are matrices if these are symmetric.
     """
     n_matrices, width = table.shape
     side, d = math.isqrt(width), (math.isqrt(8 * width + 1) - 1) // 2
@@ -281,7 +277,7 @@ def _to_matrices(table: RealArray) -> RealArray:
 
 def _as_variable(name: str, values: np.ndarray) -> Variable:
     def read(limit: int) -> np.ndarray:
-        if values.dtype.kind == "U" and "" in values:  # as spreadsheets write what is not known
+        if values.dtype.kind == "U" and "" in values:  # spreadsheets write missing values like this
             raise Refusal(
                 f"{quote(name)}[{values.tolist().index('')}] is empty; fill it in, or drop the "
                 "matrix"

@@ -1,8 +1,8 @@
-"""The arrays of a file as their headers describe them, before anything is read; NumPy's files.
+"""Variables: the arrays of a file as described by their headers; readers of NumPy's files.
 
-Files are hostile until parsed. Every reader first lists `Variable` objects, which takes headers
-only; the claims in them are checked before anything of that size is allocated. NumPy itself reads
-the arrays of .npy files and .npz archives, and nothing is unpickled or extracted.
+Files may be hostile. Every reader first lists `Variable` objects, for which it reads headers only.
+Sizes in headers are checked before memory is allocated. NumPy itself reads the arrays of .npy files
+and .npz archives, and nothing is unpickled or extracted.
 """
 
 import io
@@ -19,31 +19,30 @@ from typing import IO, BinaryIO, Self
 
 import numpy as np
 
-# Deflate makes at most 258 bytes of two bits, hence no stream grows by more than this factor.
+# Deflate expands two bits to at most 258 bytes, so no stream grows by more than this factor.
 DEFLATE_RATIO = 1032
-# Names come from the file: shown escaped, and cut.
-_NAME_LENGTH = 60
+_NAME_LENGTH = 60  # of names from files in messages
 
 
 class Refusal(Exception):
-    """A problem of a file and its fix; the message still lacks the name of the file."""
+    """A problem of a file and its fix; `explaining` adds the name of the file."""
 
 
 class Damage(Refusal):
-    """A claim of a file that cannot be true."""
+    """A statement in a file that cannot be true."""
 
     def __str__(self) -> str:
         return f"{super().__str__()}; the file is truncated or damaged, copy or write it again"
 
 
 def open_regular(path: Path, name: str) -> BinaryIO:
-    """Open a file to read its bytes; refuse folders, pipes, sockets and devices."""
+    """Open a file for reading bytes; refuse folders, pipes, sockets and devices."""
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(
             f"{name}: it is a folder, must be a file; pass a file, or remove the folder"
         )
-    # Opening a pipe would wait for a writer, and a device has no end.
+    # Opening a pipe would wait for a writer, and reading a device may not end.
     if not stat.S_ISREG(mode):
         raise ValueError(f"{name}: it is a device, pipe or socket; copy the data to a file")
     return path.open("rb")
@@ -51,7 +50,7 @@ def open_regular(path: Path, name: str) -> BinaryIO:
 
 @contextmanager
 def explaining(name: str, limit: int | None = None) -> Iterator[None]:
-    """Turn whatever a parser raises over a damaged file into a ValueError that names the file."""
+    """Turn errors of parsers of damaged files into a ValueError that names the file."""
     try:
         yield
     except Refusal as refusal:
@@ -59,10 +58,10 @@ def explaining(name: str, limit: int | None = None) -> Iterator[None]:
     except ImportError:
         raise
     except MemoryError as error:
-        lower = "" if limit is None else f", else lower limit={limit}"
+        fix = "" if limit is None else f", else lower limit={limit}"
         raise ValueError(
             f"{name}: there is not enough memory for it; if its size is right, free some "
-            f"memory{lower}"
+            f"memory{fix}"
         ) from error
     # Parsers of hostile bytes raise errors of any type.
     except Exception as error:
@@ -74,12 +73,12 @@ def explaining(name: str, limit: int | None = None) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """One named array of a file, before it is read."""
+    """A named array of a file, before it is read."""
 
     name: str
     shape: tuple[int, ...]  # of text, one entry per string
-    dtype: np.dtype  # of text without a length where only reading tells
-    read: Callable[[int], np.ndarray]  # takes the bytes that the array may take in memory
+    dtype: np.dtype  # of text without a length if it is unknown before reading
+    read: Callable[[int], np.ndarray]  # takes the largest number of bytes in memory
     refusal: str = ""  # why the array cannot be read, and what to do
 
     @classmethod
@@ -92,34 +91,35 @@ class Variable:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes in memory, as float32 or float64 if numbers."""
+        """Bytes in memory; numbers become float32 or float64."""
         itemsize = self.dtype.itemsize
         if self.dtype.kind in "biu" or self.dtype == np.float16:
             itemsize = 8
         return math.prod(self.shape) * itemsize
 
     def __str__(self) -> str:
-        kind = "text" if self.dtype.kind in "SU" else self.dtype
-        return f"{quote(self.name)} " + ("(unreadable)" if self.refusal else f"{self.shape} {kind}")
+        dtype = "text" if self.dtype.kind in "SU" else self.dtype
+        content = "(unreadable)" if self.refusal else f"{self.shape} {dtype}"
+        return f"{quote(self.name)} {content}"
 
 
 def quote(name: str) -> str:
-    """Show a name from a file: as it is if harmless, else escaped and cut."""
+    """Format a name from a file: truncate it, and escape it unless it is an ASCII identifier."""
     if len(name) > _NAME_LENGTH:
         name = name[:_NAME_LENGTH] + "..."
     return name if name.isidentifier() and name.isascii() else ascii(name)
 
 
-def check_limit(n_bytes: int, limit: int, what: str) -> None:
+def check_limit(n_bytes: int, limit: int, content: str) -> None:
     if n_bytes > limit:
         raise Refusal(
-            f"{what} would take {n_bytes} bytes, more than the {limit} that limit= leaves; raise "
-            "it if you trust the file"
+            f"{content} would take {n_bytes} bytes, more than the {limit} that limit= leaves; "
+            "raise it if you trust the file"
         )
 
 
 def text_array(strings: Sequence[str], limit: int) -> np.ndarray:
-    """Array of strings, unless the longest one blows it up beyond the limit."""
+    """Make an array of strings; refuse strings of which the longest makes it too large."""
     longest = max(map(len, strings), default=0)
     n_bytes = len(strings) * longest * np.dtype("U1").itemsize
     check_limit(n_bytes, limit, f"{len(strings)} strings of up to {longest} characters")
@@ -137,7 +137,7 @@ _Open = Callable[[], AbstractContextManager[IO[bytes]]]
 
 @contextmanager
 def open_npy(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
-    """List the one array of a .npy file; it can be read inside the context."""
+    """List the single array of a .npy file; it can be read inside the context."""
     yield [_describe("matrices", partial(_rewound, file), size)]
 
 
@@ -165,7 +165,7 @@ def _describe_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int)
             f"is compressed by method {info.compress_type}, must be stored or deflated; write the "
             "file with numpy.savez or numpy.savez_compressed",
         )
-    # Both sizes are claims of the archive's directory; the size of the file is not.
+    # Both sizes come from the archive's directory, and may be wrong; the size of the file is right.
     if info.file_size > DEFLATE_RATIO * min(info.compress_size, size):
         raise Damage(
             f"{quote(name)} claims {info.file_size} bytes, more than {info.compress_size} "
@@ -175,7 +175,7 @@ def _describe_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int)
 
 
 def _describe(name: str, open_stream: _Open, n_bytes: int) -> Variable:
-    """Describe the array of a stream that has, or claims to have, that many bytes."""
+    """Describe the array of a stream of so many bytes, which may be a claim of the archive."""
     with open_stream() as stream:
         shape, dtype, n_header = _read_header(stream.read(_HEADER_LENGTH + 12))
     if dtype.kind not in "biufcSU":
@@ -194,7 +194,7 @@ def _describe(name: str, open_stream: _Open, n_bytes: int) -> Variable:
     def read(limit: int) -> np.ndarray:
         with open_stream() as stream:
             array: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)
-            # Reading past the end makes zipfile compare the checksum.
+            # zipfile compares the checksum when a read reaches the end.
             stream.read(1)
         return array
 
@@ -211,9 +211,9 @@ def _read_header(start: bytes) -> tuple[tuple[int, ...], np.dtype, int]:
             if np.lib.format.read_magic(stream) == (1, 0):
                 shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
             else:
-                # Version 3 differs from 2 in the names of fields, and those are refused.
+                # Version 3 differs from 2 only in the names of fields, and records are refused.
                 shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
-    # Not only ValueError: a deep literal exhausts the parser's stack, which is a MemoryError.
+    # A deeply nested literal exhausts the parser's stack and raises a MemoryError.
     except Exception as error:
         raise Damage(
             f"the header of an array cannot be read ({type(error).__name__}: {error!s:.200})"

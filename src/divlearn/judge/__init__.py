@@ -1,4 +1,4 @@
-"""Questions about data: which divergence, which classifier, how sure, and what is wrong."""
+"""Answers about data: which divergence, which classifier, how sure, and which defects."""
 
 from divlearn.judge.answer import NamedScore, RuleScore, WhichDivergence
 from divlearn.judge.channels import ChannelImportance, ChannelRow, channel_importance

@@ -1,4 +1,4 @@
-"""Answers: a summary that notebooks show, and that of `which_divergence`."""
+"""The result of `which_divergence` and its summary; the base class of results with a summary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEAN, NEIGHBOUR, LEARNED = "nearest mean", "nearest neighbour", "learned nearest
 
 
 class Summarised:
-    """A result with a `summary()`, which a notebook shows."""
+    """A result whose `summary()` is shown by notebooks."""
 
     def _repr_html_(self) -> str:
         return f"<p>{escape(self.summary())}</p>"  # type: ignore[attr-defined]
@@ -26,10 +26,10 @@ def format_point(point: Sequence[float]) -> str:
     return "({:g}, {:g})".format(*point)
 
 
-def say_how_many(done: int, total: int, what: str) -> str:
+def say_how_many(done: int, total: int, items: str) -> str:
     if done == total:
-        return f"all {total:,} {what}"
-    return f"interrupted by the user: {done:,} of {total:,} {what}"
+        return f"all {total:,} {items}"
+    return f"interrupted by the user: {done:,} of {total:,} {items}"
 
 
 @dataclass(frozen=True)
@@ -122,27 +122,26 @@ class WhichDivergence(Summarised):
     chosen : tuple of (alpha, beta), the point chosen without each fold.
     chance : float, score of predictions that are independent of the classes.
     p_chance : float, p-value of no rule being better than chance (Bonferroni over the rules).
-    p_least : float, the smallest that ``p_chance`` can be: with few groups it is not significant.
+    p_least : float, the smallest possible ``p_chance``; with few groups it is not significant.
     n_groups : int or None, number of groups.
     rule : {"nearest mean", "nearest neighbour", "learned nearest neighbour"}
-        The recommended rule: that of the highest score of all named divergences, for means and for
-        neighbours. The learned one, the nearest neighbour at ``best``, has to be significantly
-        better.
+        The recommended rule: the one with the highest score in any named divergence. The learned
+        nearest neighbour, that at ``best``, is recommended only if it is significantly better.
     rule_score, rule_error : float
         Held-out accuracy of the recommendation and its standard error. Rule and divergence are
-        chosen without each fold, so that the accuracy is not that of the best of many.
+        chosen without each fold, so that the choice does not bias the accuracy.
     rules : dict of RuleScore
 
     Notes
     -----
-    Means are exact, and computed without the fold on which they are judged. What is chosen (the
-    learned point, the named divergence of a rule, the recommendation) is chosen by held-out
-    accuracy on the other folds and then judged on the fold, so that no score is that of the best of
-    many on the same matrices. Scores of single named divergences are plain held-out accuracies.
+    Means are exact, and computed without the fold on which they are judged. All choices (the
+    learned point, the named divergence of a rule, the recommendation) are made by held-out accuracy
+    on the other folds and then judged on the fold, so that no choice is judged by the matrices that
+    made it. Scores of single named divergences are plain held-out accuracies.
 
-    A rule is recommended only if some rule is better than chance. The test compares the balanced
-    accuracy with that of predictions which are independent of the classes. It is a t-test over
-    matrices, or over groups, with twice their variance: held-out matrices are predicted from the
+    A rule is recommended only if at least one rule is better than chance. A t-test compares its
+    balanced accuracy with that of predictions which are independent of the classes. The units are
+    matrices or groups, with twice their variance, because held-out matrices are predicted from the
     labels of each other.
     """
 
@@ -169,12 +168,12 @@ class WhichDivergence(Summarised):
 
     @property
     def units(self) -> str:
-        """What is independent, "matrices" or "groups"."""
+        """The independent units, "matrices" or "groups"."""
         return "matrices" if self.n_groups is None else "groups"
 
     @property
     def best_named(self) -> str:
-        """Named divergence of the highest score, of the rule if there is one; the first of ties."""
+        """Named divergence of the highest score, of the rule if there is one; first of ties."""
         return self._best_named()[0]
 
     def _best_named(self) -> list[str]:
@@ -206,7 +205,7 @@ class WhichDivergence(Summarised):
 
 
 def say_answer(answer: WhichDivergence) -> list[str]:
-    """Say the answer, the alternatives, and how sure the choice is, each in a sentence."""
+    """Return sentences: the answer, the alternatives, and how sure the choice is."""
     if answer.criterion == "likelihood":
         return _say_likelihood(answer)
     if answer.p_chance >= SIGNIFICANT:
@@ -226,15 +225,14 @@ def _say_chance(answer: WhichDivergence) -> str:
 
 def _say_recommended(answer: WhichDivergence) -> str:
     names = answer._best_named()
-    listed = " or ".join(", ".join(names).rsplit(", ", 1))
-    where = listed
+    divergences = " or ".join(", ".join(names).rsplit(", ", 1))
     if len(names) == len(answer.named) > 1:
-        where = "any named divergence"
-    if answer.rule == LEARNED:
-        where = f"the learned point {format_point(answer.best)}"
-    rule = NEIGHBOUR if answer.rule == LEARNED else answer.rule
+        divergences = "any named divergence"
+    rule = answer.rule
+    if rule == LEARNED:
+        rule, divergences = NEIGHBOUR, f"the learned point {format_point(answer.best)}"
     return (
-        f"Use the {rule} in {where}: held-out {answer.measure} {answer.rule_score:.1%} +- "
+        f"Use the {rule} in {divergences}: held-out {answer.measure} {answer.rule_score:.1%} +- "
         f"{answer.rule_error:.1%} on {_say_matrices(answer)}, chosen without each fold; chance is "
         f"{answer.chance:.1%}."
     )
@@ -248,15 +246,15 @@ def _say_rules(answer: WhichDivergence) -> list[str]:
         if rule == answer.rule:
             continue
         side, verdict = ("behind", "worse") if row.difference >= 0 else ("ahead", "better")
-        sure = "" if row.p_value < SIGNIFICANT else "not "
+        negation = "" if row.p_value < SIGNIFICANT else "not "
         scores.append(
             f"{rule} {row.score:.1%}, {100 * abs(row.difference):.1f} +- "
             f"{100 * row.standard_error:.1f} points {side} (p = {row.p_value:.2g})"
         )
-        verdicts.append(f"the {rule} {'' if verdicts else 'is '}{sure}significantly {verdict}")
+        verdicts.append(f"the {rule} {'' if verdicts else 'is '}{negation}significantly {verdict}")
     test = f"max-T sign-flip test over {answer.units}, adjusted for all rules"
-    doubt = ", ".join(verdicts)
-    return [f"{'; '.join(scores)}.", f"{doubt[:1].upper()}{doubt[1:]} ({test})."]
+    sentence = ", ".join(verdicts)
+    return [f"{'; '.join(scores)}.", f"{sentence[:1].upper()}{sentence[1:]} ({test})."]
 
 
 def _say_matrices(answer: WhichDivergence) -> str:
@@ -266,24 +264,24 @@ def _say_matrices(answer: WhichDivergence) -> str:
 
 def _say_likelihood(answer: WhichDivergence) -> list[str]:
     name = answer.best_named
-    top = answer.named[name]
+    best = answer.named[name]
     fitted = format_point([round(value, 3) for value in answer.best])
-    gain = f"gains {top.difference:.2g} +- {top.standard_error:.1g} in log-likelihood per matrix"
-    bic = f"BIC {top.bic_difference:+.1f}"
-    where = f"on {answer.n_matrices} matrices"
-    if top.beaten:
+    gain = f"gains {best.difference:.2g} +- {best.standard_error:.1g} in log-likelihood per matrix"
+    bic = f"BIC {best.bic_difference:+.1f}"
+    sample = f"on {answer.n_matrices} matrices"
+    if best.beaten:
         return [
             f"Use {fitted}, the maximum of the likelihood: it {gain} over {name}, the best named "
-            f"divergence, {where}.",
+            f"divergence, {sample}.",
             f"The gain is worth its two parameters ({bic}).",
         ]
     other, loss, error = answer.runner_up
     verdict = "" if loss > 2 * error else ", no clear difference"
     doubt = f"does not pay for its two parameters ({bic})"
-    if top.bic_difference > 0:
+    if best.bic_difference > 0:
         doubt = f"is within two standard errors of zero, though BIC prefers it ({bic})"
     return [
-        f"Use {name}: it has the highest likelihood of the named divergences, {where}.",
+        f"Use {name}: it has the highest likelihood of the named divergences, {sample}.",
         f"The next one, {other}, loses {loss:.2g} +- {error:.1g} in log-likelihood per "
         f"matrix{verdict}.",
         f"The maximum over the plane, {fitted}, {gain}, which {doubt}.",

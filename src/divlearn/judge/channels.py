@@ -35,7 +35,7 @@ class ChannelRow:
     ----------
     name : str
     channels : tuple of int
-    importance : float, held-out accuracy with all channels minus accuracy without these.
+    importance : float, held-out accuracy with all channels minus accuracy without the set.
     standard_error : float, of this paired difference.
     p_value : float, of no difference: sign-flip test over matrices (groups), adjusted for the
         comparison of all sets (max-T).
@@ -50,14 +50,14 @@ class ChannelRow:
 
 @dataclass(frozen=True, eq=False)
 class ChannelImportance(Summarised):
-    r"""What `channel_importance` returns; `summary` says which channels matter.
+    r"""Result of `channel_importance`; `summary` says which channels matter.
 
     Attributes
     ----------
     channels : dict of tuples of int, the channels of every set by its name.
     correct : ndarray of bool, shape (n_matrices,), whether held-out matrices are predicted right.
     correct_without : ndarray, shape (n_sets, n_matrices)
-        Likewise without each set: 0 or 1, or for "permute" a share of the repetitions.
+        The same without each set: 0 or 1, or for "permute" a share of the repetitions.
     rows : ndarray of int, shape (n_matrices,), indices of these matrices in the given data.
     method : {"permute", "drop"}
     message : str, how many folds were completed.
@@ -73,16 +73,16 @@ class ChannelImportance(Summarised):
     .. math:: X = \begin{pmatrix} C & C W^T \\ W C & W C W^T + E \end{pmatrix} , \qquad
               C \succ 0 , \quad E \succ 0 .
 
-    C, W and E vary freely: every such triple is an SPD matrix, and every SPD matrix is one such
-    triple. "permute" gives each held-out matrix the pair (W, E) of another. All that the
-    other channels say, C, stays as it is, and the result is positive definite. Permuting rows and
-    columns themselves would not preserve this.
+    Every such triple (C, W, E) gives an SPD matrix, and every SPD matrix is given by one triple.
+    "permute" gives each held-out matrix the pair (W, E) of another. The covariance C of the other
+    channels is unchanged, and the result is positive definite. Neither would hold if rows and
+    columns themselves were permuted.
 
-    Both methods measure what channels add to the others. Two copies of one channel add nothing to
-    each other, so pass such channels as a set. A permuted matrix may be unusual if (W, E) depends
-    on C within a class, for instance through the amplitude of the trial. The model then loses
-    accuracy for that reason too, and "drop" is the fairer method. With "permute" every fold must
-    hold out several classes.
+    Both methods measure how much a set adds to the other channels. Two copies of one channel add
+    nothing to each other, so pass such channels as a set. A permuted matrix may be unusual if
+    (W, E) depends on C within a class, for instance through the amplitude of the trial. The model
+    then loses accuracy for that reason too, and "drop" is the fairer method. With "permute" every
+    fold must hold out several classes.
     """
 
     channels: dict[str, tuple[int, ...]]
@@ -105,7 +105,7 @@ class ChannelImportance(Summarised):
 
     @property
     def losses(self) -> RealArray:
-        """What each matrix loses without each set, shape (n_sets, n_matrices)."""
+        """Loss of each matrix without each set, shape (n_sets, n_matrices)."""
         return self.correct - self.correct_without
 
     @property
@@ -173,9 +173,9 @@ def channel_importance(
     channels : sequence of d names, or dict of sequences of indices by name, optional
         Channels, or sets such as ``{"left": [0, 2]}``; by default each channel by its number.
     method : {"permute", "drop"}, default="permute"
-        "permute" fits once per fold, and permutes what is peculiar to the channels among held-out
-        matrices; see `ChannelImportance`. "drop" fits a model for every set, to matrices without
-        its rows and columns.
+        "permute" fits once per fold, and permutes the part of held-out matrices that the other
+        channels do not determine; see `ChannelImportance`. "drop" fits a model for every set, to
+        matrices without its rows and columns.
     n_repeats : int, default=5, number of permutations.
     cv, groups, random_state, regularize, verbose : as in `evaluate`
 
@@ -191,22 +191,18 @@ def channel_importance(
     >>> y = np.repeat(["rest", "move"], 20)
     >>> X[y == "move", 0, 0] *= 3
     >>> from divlearn import DivergenceMDM
-    >>> found = channel_importance(DivergenceMDM(), X, y, ["C3", "Cz", "C4"])
-    >>> [row.name for row in found.table() if row.p_value < 0.05]
+    >>> importance = channel_importance(DivergenceMDM(), X, y, ["C3", "Cz", "C4"])
+    >>> [row.name for row in importance.table() if row.p_value < 0.05]
     ['C3']
     """
-    repeats = _check_repeats(method, n_repeats)
+    check_name(method, "method", ("permute", "drop"))
+    n_repeats = check_count(n_repeats, "n_repeats")
+    if method == "drop":
+        n_repeats = 0
     data, width = check_folded(X, y, groups, regularize), 1 + is_complex(X)  # rows of a channel
     sets = _check_channels(channels, data.matrices.shape[-1] // width)
     with user_call(), narrated("channel_importance", verbose):
-        return _measure(estimator, data, sets, width, repeats, cv, random_state, regularize)
-
-
-def _check_repeats(method: str, n_repeats: int) -> int:
-    """Return the number of permutations, zero where channels are dropped."""
-    check_name(method, "method", ("permute", "drop"))
-    n_repeats = check_count(n_repeats, "n_repeats")
-    return n_repeats if method == "permute" else 0
+        return _measure(estimator, data, sets, width, n_repeats, cv, random_state, regularize)
 
 
 def _measure(
@@ -214,29 +210,40 @@ def _measure(
     data: Labelled,
     sets: dict[str, tuple[int, ...]],
     width: int,
-    repeats: int,
+    n_repeats: int,
     cv: Splitter,
     random_state: RandomState,
     regularize: str | float,
 ) -> ChannelImportance:
     rng = check_random_state(random_state)
     folds = data.folds(cv, rng)
-    if repeats:
-        _check_folds(folds, data)
-    rows = [[width * one + k for one in some for k in range(width)] for some in sets.values()]
-    done: list[tuple[Indices, RealArray]] = []
-    with stoppable(lambda: done):
+    for number, (_, held_out) in enumerate(folds):
+        if n_repeats and len(np.unique(data.codes[held_out])) < 2:
+            raise ValueError(
+                f"fold {number} holds out 1 class, must hold out >= 2 to permute channels between "
+                'classes; pass another cv, or method="drop"'
+            )
+    set_rows = [
+        [width * i + k for i in channels for k in range(width)] for channels in sets.values()
+    ]
+    flags: list[RealArray] = []
+    with stoppable(lambda: flags):
         for fold in track(folds, "folds"):
-            right = _judge_fold(estimator, data, fold, regularize, rows, repeats, rng)
+            right = _judge_fold(estimator, data, fold, regularize, set_rows, n_repeats, rng)
             if is_interrupted():  # comparing with an unfinished fit would be unfair
                 raise KeyboardInterrupt
-            done.append((fold[1], right))
-    held_out = np.concatenate([some for some, _ in done])
-    whole, *without = np.concatenate([right for _, right in done], axis=1)
-    known = find_dependent(held_out, data.groups)
-    message = say_how_many(len(done), len(folds), "folds completed")
-    method: Literal["permute", "drop"] = "permute" if repeats else "drop"
-    return ChannelImportance(sets, whole > 0, np.stack(without), held_out, method, message, known)
+            flags.append(right)
+    rows = np.concatenate([held_out for _, held_out in folds[: len(flags)]])
+    with_all, *without = np.concatenate(flags, axis=1)
+    return ChannelImportance(
+        channels=sets,
+        correct=with_all > 0,
+        correct_without=np.stack(without),
+        rows=rows,
+        method="permute" if n_repeats else "drop",
+        message=say_how_many(len(flags), len(folds), "folds completed"),
+        groups=find_dependent(rows, data.groups),
+    )
 
 
 def _check_channels(channels: Channels | None, d: int) -> dict[str, tuple[int, ...]]:
@@ -254,25 +261,16 @@ def _check_channels(channels: Channels | None, d: int) -> dict[str, tuple[int, .
                 f"channels={names} must hold {d} different names, one for each row of the matrices"
             )
         channels = {name: [channel] for channel, name in enumerate(names)}
-    sets = {str(name): tuple(int(one) for one in some) for name, some in channels.items()}
+    sets = {str(name): tuple(map(int, indices)) for name, indices in channels.items()}
     if not sets:
         raise ValueError("channels is empty, must hold >= 1 set of channels")
-    for name, some in sets.items():
-        if not set(some) <= set(range(d)) or not 0 < len(set(some)) == len(some) < d:
+    for name, indices in sets.items():
+        if not set(indices) <= set(range(d)) or not 0 < len(set(indices)) == len(indices) < d:
             raise ValueError(
-                f"channels[{name!r}]={list(some)} must hold different indices from 0 to {d - 1}, "
-                f"at least 1 and at most {d - 1} of them"
+                f"channels[{name!r}]={list(indices)} must hold different indices from 0 to "
+                f"{d - 1}, at least 1 and at most {d - 1} of them"
             )
     return sets
-
-
-def _check_folds(folds: Sequence[Fold], data: Labelled) -> None:
-    for number, (_, held_out) in enumerate(folds):
-        if len(np.unique(data.codes[held_out])) < 2:
-            raise ValueError(
-                f"fold {number} holds out 1 class, must hold out >= 2 to permute channels between "
-                'classes; pass another cv, or method="drop"'
-            )
 
 
 def _judge_fold(
@@ -284,10 +282,8 @@ def _judge_fold(
     n_repeats: int,
     rng: np.random.RandomState,
 ) -> RealArray:
-    """Whether held-out matrices are right with all channels, then without each set of rows.
-
-    These are permuted so many times, or dropped where that is zero.
-    """
+    """Whether held-out matrices are right with all channels, then without each set of rows."""
+    # The rows are permuted ``n_repeats`` times, or dropped if this is zero.
     train, test = regularize_fold(data, fold, regularize)
     truth, model = data.y[fold[1]], fit_fold(estimator, data, fold, train)
     right = [model.predict(test) == truth]
@@ -295,24 +291,25 @@ def _judge_fold(
         if n_repeats:
             orders = [rng.permutation(len(test)) for _ in range(n_repeats)]
             permuted = [permute_channels(test, rows, order) for order in orders]
-            right.append(np.mean([model.predict(one) == truth for one in permuted], axis=0))
+            flags = [model.predict(matrices) == truth for matrices in permuted]
+            right.append(np.mean(flags, axis=0))
         else:
-            kept = np.delete(np.arange(test.shape[-1]), rows)
-            without = fit_fold(estimator, data, fold, train[:, kept[:, None], kept])
-            right.append(without.predict(test[:, kept[:, None], kept]) == truth)
+            remaining = np.delete(np.arange(test.shape[-1]), rows)
+            without = fit_fold(estimator, data, fold, train[:, remaining[:, None], remaining])
+            right.append(without.predict(test[:, remaining[:, None], remaining]) == truth)
     return np.stack(right).astype(float)
 
 
 def permute_channels(matrices: RealArray, channels: Sequence[int], order: Indices) -> RealArray:
-    """Give every matrix the regression of channels on the others, and its residuals, of another."""
+    """Replace the regression of channels on the others, and its residuals, by those of `order`."""
     d, n_others = matrices.shape[-1], matrices.shape[-1] - len(channels)
-    ranked = np.concatenate([np.delete(np.arange(d), channels), np.asarray(channels)])
-    # In a Cholesky factor of the others first, the last rows are those of W L_C, and of E.
-    factors = np.linalg.cholesky(matrices[:, ranked[:, None], ranked])
+    last = np.concatenate([np.delete(np.arange(d), channels), np.asarray(channels)])
+    # With the channels last, the last rows of the Cholesky factor are W L_C and the factor of E.
+    factors = np.linalg.cholesky(matrices[:, last[:, None], last])
     others = factors[:, :n_others, :n_others]
     weights = np.linalg.solve(others.mT, factors[:, n_others:, :n_others].mT).mT
     factors[:, n_others:, n_others:] = factors[order, n_others:, n_others:]
     factors[:, n_others:, :n_others] = weights[order] @ others
-    back = np.argsort(ranked)
+    back = np.argsort(last)
     permuted: RealArray = (factors @ factors.mT)[:, back[:, None], back]
     return permuted

@@ -1,4 +1,4 @@
-"""Diagnosis of matrices and labels: every problem at once, and what to do about it."""
+"""Diagnosis of matrices and labels: all problems at once, each with advice."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from divlearn.judge.answer import Summarised
 from divlearn.spd import CANCELLING, find_not_definite, rows_cancel
 
 _ILL_CONDITIONED = 1e10
-_MANY_UNITS = 1e6  # ratio of traces
-_SHOWN = 8
-_TROUBLES = {
+_UNIT_RATIO = 1e6  # of traces
+_N_SHOWN = 8
+_DEFECTS = {  # kind: (text, advice)
     "not finite": (
         "NaN or infinite entries",
         "drop these matrices, or fix the computation they come from",
@@ -52,7 +52,7 @@ class Finding:
 
     Attributes
     ----------
-    kind, text, advice : str, what it is in short and at length, and what to do.
+    kind, text, advice : str, its name, a description, and how to fix it.
     severe : bool, whether the matrices cannot be used before it is fixed.
     indices : ndarray of int, the matrices concerned.
     """
@@ -89,17 +89,19 @@ class Diagnosis(Summarised):
 
     def summary(self) -> str:
         """Summarise the diagnosis in one sentence."""
-        what = f"{self.n_matrices} matrices of size {self.size}"
+        text = f"{self.n_matrices} matrices of size {self.size}"
         if self.classes:
-            what += f", {len(self.classes)} class{'es' * (len(self.classes) > 1)}"
-        kinds = ", ".join(one.kind for one in self.findings if one.severe or self.healthy)
+            text += f", {len(self.classes)} class{'es' * (len(self.classes) > 1)}"
+        listed = (finding for finding in self.findings if finding.severe or self.healthy)
+        kinds = ", ".join(finding.kind for finding in listed)
         if not self.healthy:
-            return f"{what}: not usable as they are ({kinds})."
-        known = self.condition[~np.isnan(self.condition)]
-        span = f"{known.min():.3g} to {known.max():.3g}, median {np.median(known):.3g}"
+            return f"{text}: not usable as they are ({kinds})."
+        condition = self.condition[~np.isnan(self.condition)]
+        median = np.median(condition)
+        span = f"{condition.min():.3g} to {condition.max():.3g}, median {median:.3g}"
         if not kinds:
-            return f"{what}: no problems found; condition numbers {span}."
-        return f"{what}: usable, but look at: {kinds}. Condition numbers {span}."
+            return f"{text}: no problems found; condition numbers {span}."
+        return f"{text}: usable, but look at: {kinds}. Condition numbers {span}."
 
 
 def examine(X: ArrayLike, y: ArrayLike | None = None) -> Diagnosis:
@@ -110,10 +112,10 @@ def examine(X: ArrayLike, y: ArrayLike | None = None) -> Diagnosis:
     Examples
     --------
     >>> X = np.stack([np.eye(2), np.ones((2, 2)), np.eye(2)])
-    >>> found = examine(X, ["a", "a", "b"])
-    >>> print(found.summary())
+    >>> diagnosis = examine(X, ["a", "a", "b"])
+    >>> print(diagnosis.summary())
     3 matrices of size 2, 2 classes: not usable as they are (rank-deficient).
-    >>> [(one.kind, one.indices.tolist()) for one in found.findings]
+    >>> [(finding.kind, finding.indices.tolist()) for finding in diagnosis.findings]
     [('rank-deficient', [1]), ('copies under different labels', [0, 2]), ('classes of one', [2])]
     """
     matrices = np.asarray(X)
@@ -141,12 +143,12 @@ def examine(X: ArrayLike, y: ArrayLike | None = None) -> Diagnosis:
 
 
 def _examine_spectra(matrices: RealArray) -> tuple[RealArray, list[Finding]]:
-    """Return condition numbers, NaN if a matrix is not SPD, and the reasons why not."""
+    """Return condition numbers, NaN if a matrix is not SPD, and findings of these matrices."""
     n, d = matrices.shape[:2]
     condition, ranks, cancelling = np.full(n, np.nan), [], []
-    found: dict[str, list[int]] = {kind: [] for kind in _TROUBLES}
+    rows_by_kind: dict[str, list[int]] = {kind: [] for kind in _DEFECTS}
     single = matrices.dtype.kind == "f" and matrices.dtype.itemsize < 8
-    precision = np.float32 if single else np.float64  # of what the entries were rounded to
+    precision = np.float32 if single else np.float64  # to which the entries are rounded
     relative = tolerances.asymmetry(precision)
     zero = tolerances.positive_definite(d, precision)
     step = max(1, _BLOCK_ENTRIES // d**2)
@@ -165,14 +167,16 @@ def _examine_spectra(matrices: RealArray) -> tuple[RealArray, list[Finding]]:
         deficient = np.setdiff1d(bad, negative)
         ranks += (values > rounding[:, None]).sum(axis=1)[deficient].tolist()
         cancelling += rows_cancel(symmetric[deficient].astype(precision)).tolist()
-        rows = (np.flatnonzero(~finite), np.flatnonzero(skew), negative, deficient)
-        for kind, which in zip(_TROUBLES, rows, strict=True):
-            found[kind] += (start + which).tolist()
+        defective = (np.flatnonzero(~finite), np.flatnonzero(skew), negative, deficient)
+        for kind, rows in zip(_DEFECTS, defective, strict=True):
+            rows_by_kind[kind] += (start + rows).tolist()
         usable = np.setdiff1d(np.flatnonzero(finite & ~skew), bad)
         with np.errstate(divide="ignore"):  # the smallest eigenvalue may be rounded to zero
             condition[start + usable] = values[usable, -1] / np.maximum(values[usable, 0], 0.0)
     findings = [
-        _make(kind, rows, *_TROUBLES[kind], severe=True) for kind, rows in found.items() if rows
+        _make_finding(kind, indices, *_DEFECTS[kind], severe=True)
+        for kind, indices in rows_by_kind.items()
+        if indices
     ]
     if ranks:
         span = f"rank {min(ranks)}" + f" to {max(ranks)}" * (max(ranks) > min(ranks))
@@ -187,54 +191,50 @@ def _examine_spread(matrices: RealArray, condition: RealArray) -> list[Finding]:
     ill = np.flatnonzero(condition > _ILL_CONDITIONED)
     if ill.size:
         text = f"condition numbers up to {condition[ill].max():.2g}"
-        findings.append(_make("ill-conditioned", ill, text, _ADVICE_CONDITION))
+        findings.append(_make_finding("ill-conditioned", ill, text, _ADVICE_CONDITION))
     traces = np.trace(matrices, axis1=1, axis2=2).astype(np.float64)
-    known = traces[np.isfinite(condition)]
-    if known.size and known.max() > _MANY_UNITS * known.min():
-        far = np.flatnonzero(traces * _MANY_UNITS**0.5 < known.max())
-        text = f"traces from {known.min():.2g} to {known.max():.2g}"
-        findings.append(_make("different units", far, text, _ADVICE_UNITS))
+    definite = traces[np.isfinite(condition)]
+    if definite.size and definite.max() > _UNIT_RATIO * definite.min():
+        small = np.flatnonzero(traces * _UNIT_RATIO**0.5 < definite.max())
+        text = f"traces from {definite.min():.2g} to {definite.max():.2g}"
+        findings.append(_make_finding("different units", small, text, _ADVICE_UNITS))
     return findings
 
 
 def _examine_copies(matrices: RealArray, labels: Labels | None) -> list[Finding]:
-    found: dict[bool, list[tuple[int, ...]]] = {True: [], False: []}  # by whether labels differ
+    contradicting: list[tuple[int, ...]] = []
+    agreeing: list[tuple[int, ...]] = []
     for rows in find_copies(matrices):
-        found[labels is not None and len(set(labels[list(rows)].tolist())) > 1].append(rows)
-    words = {
-        True: (
-            "copies under different labels",
-            " with different labels",
-            "at most one label can be right: drop the others",
-        ),
-        False: (
-            "copies",
-            "",
-            "drop copies: with one in training and one in test data a test is too easy",
-        ),
-    }
-    return [
-        _make(kind, np.concatenate(copies), f"{len(copies)} repeated{detail}", advice)
-        for differ, (kind, detail, advice) in words.items()
-        if (copies := found[differ])
-    ]
+        differ = labels is not None and len(set(labels[list(rows)].tolist())) > 1
+        (contradicting if differ else agreeing).append(rows)
+    findings = []
+    if contradicting:
+        text = f"{len(contradicting)} repeated with different labels"
+        advice = "at most one label can be right: drop the others"
+        kind, copies = "copies under different labels", np.concatenate(contradicting)
+        findings.append(_make_finding(kind, copies, text, advice))
+    if agreeing:
+        advice = "drop copies: with one in training and one in test data a test is too easy"
+        copies, text = np.concatenate(agreeing), f"{len(agreeing)} repeated"
+        findings.append(_make_finding("copies", copies, text, advice))
+    return findings
 
 
 def _examine_classes(labels: Labels, names: Labels, counts: Indices) -> list[Finding]:
     if len(names) == 1:
         text, advice = f"all are of class {names[0]}", "pass more classes, or no labels"
-        return [_make("one class", np.arange(len(labels)), text, advice)]
+        return [_make_finding("one class", np.arange(len(labels)), text, advice)]
     single = np.flatnonzero(np.isin(labels, names[counts == 1]))
     if not single.size:
         return []
     text = f"{len(single)} of {len(names)} classes have one matrix"
     advice = "such a class cannot be both learned and tested; drop it or add matrices"
-    return [_make("classes of one", single, text, advice)]
+    return [_make_finding("classes of one", single, text, advice)]
 
 
-def _make(
+def _make_finding(
     kind: str, indices: ArrayLike, text: str, advice: str, *, severe: bool = False
 ) -> Finding:
     rows = np.asarray(indices, dtype=np.intp)
-    shown = ", ".join(map(str, rows[:_SHOWN])) + ", ..." * (rows.size > _SHOWN)
+    shown = ", ".join(map(str, rows[:_N_SHOWN])) + ", ..." * (rows.size > _N_SHOWN)
     return Finding(kind, severe, rows, f"{text} (matrices {shown})", advice)

@@ -34,7 +34,7 @@ from divlearn.judge.answer import Summarised, say_how_many
 from divlearn.judge.significance import SIGNIFICANT, PairedComparison
 from divlearn.spd import check_spd
 
-_Fitted = tuple[Indices, float]  # held-out predictions of one fold, and seconds
+_FoldResult = tuple[Indices, float]  # held-out predictions of a fold, and seconds
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Row:
     ----------
     name : str
     accuracy, standard_error : float, of held-out predictions.
-    versus_best : PairedComparison, the best classifier minus this one. The best is the best of all
-        only on these matrices, so the p-value is adjusted for the comparison of all pairs, and is
-        at least `Evaluation.p_chance`.
+    versus_best : PairedComparison, the best classifier minus this one. The best is selected on
+        these matrices, so the p-value is adjusted for the comparison of all pairs, and is at least
+        `Evaluation.p_chance`.
     seconds : float, to fit and predict all folds.
     """
 
@@ -119,16 +119,16 @@ class Evaluation(Summarised):
     @cached_property
     def p_chance(self) -> float:
         """P-value of no classifier being better than chance (Bonferroni over the classifiers)."""
-        # A t-test of balanced accuracies. Among classifiers that know nothing, none is better.
-        right = map(self.correct, self.predictions)
-        least = min(significance.p_above_chance(one, self.codes, self.groups) for one in right)
+        # By t-tests of balanced accuracies.
+        flags = map(self.correct, self.predictions)
+        least = min(significance.p_above_chance(right, self.codes, self.groups) for right in flags)
         return min(1.0, len(self.predictions) * least)
 
     @cached_property
     def _p_values(self) -> dict[frozenset[str], float]:
-        right = {name: self.correct(name) for name in self.predictions}
-        found = significance.compare_all(right, self.groups)
-        return {pair: max(p, self.p_chance) for pair, p in found.items()}
+        correct = {name: self.correct(name) for name in self.predictions}
+        p_values = significance.compare_all(correct, self.groups)
+        return {pair: max(p, self.p_chance) for pair, p in p_values.items()}
 
     def table(self) -> list[Row]:
         """Rows of all classifiers, the most accurate first."""
@@ -143,8 +143,8 @@ class Evaluation(Summarised):
     def confusion(self, name: str) -> Indices:
         """Count matrices by true class (rows) and predicted class (columns)."""
         labels = np.arange(len(self.classes))
-        found = confusion_matrix(self.codes, self.predictions[name], labels=labels)
-        return np.asarray(found, dtype=np.intp)
+        counts = confusion_matrix(self.codes, self.predictions[name], labels=labels)
+        return np.asarray(counts, dtype=np.intp)
 
     def summary(self) -> str:
         """Say which classifier is best and how sure that is."""
@@ -221,17 +221,17 @@ def evaluate(
     nearest mean has an accuracy of ...% +- ...% on 60 held-out matrices.
     """
     data = check_folded(X, y, groups, regularize)
-    known = default_classifiers(random_state) if classifiers is None else classifiers
-    if not known:
+    classifiers = default_classifiers(random_state) if classifiers is None else classifiers
+    if not classifiers:
         raise ValueError("classifiers is empty, must hold >= 1; pass some by name")
     with user_call(), narrated("evaluate", verbose):
-        return _cross_validate(known, data, data.folds(cv, random_state), regularize)
+        return _cross_validate(classifiers, data, data.folds(cv, random_state), regularize)
 
 
 def check_folded(
     X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, regularize: str | float
 ) -> Labelled:
-    """Check matrices that every fold regularizes by what it learns from its training part."""
+    """Check and label matrices, which are regularized later, by each fold."""
     X = real_form(X)
     check_spd(X, regularize=regularize, ndim=3)
     matrices = np.asarray(X, dtype=np.float64)
@@ -244,7 +244,7 @@ def _cross_validate(
     classifiers: Mapping[str, BaseEstimator], data: Labelled, folds: Folds, regularize: str | float
 ) -> Evaluation:
     """Fit every classifier to every fold, until all are done or the user interrupts."""
-    results: dict[str, list[_Fitted]] = {name: [] for name in classifiers}
+    results: dict[str, list[_FoldResult]] = {name: [] for name in classifiers}
     steps = list(product(range(len(folds)), classifiers))
     with stoppable(lambda: any(results.values())):
         for number, (fold, name) in enumerate(steps):
@@ -260,7 +260,7 @@ def _cross_validate(
 
 def _predict(
     classifier: BaseEstimator, data: Labelled, regularize: str | float, fold: Fold
-) -> _Fitted:
+) -> _FoldResult:
     started = time.perf_counter()
     train, test = regularize_fold(data, fold, regularize)
     predicted = fit_fold(classifier, data, fold, train).predict(test)
@@ -270,10 +270,10 @@ def _predict(
 def regularize_fold(
     data: Labelled, fold: Fold, regularize: str | float
 ) -> tuple[RealArray, RealArray]:
-    """Regularize both parts of a fold by what is learned from the training part."""
+    """Regularize both parts of a fold, with a shrinkage learned from the training part."""
     train, test = (data.matrices[rows] for rows in fold)
-    learned = Regularize(regularize).fit(train)
-    return learned.transform(train), learned.transform(test)
+    regularizer = Regularize(regularize).fit(train)
+    return regularizer.transform(train), regularizer.transform(test)
 
 
 def fit_fold(
@@ -286,14 +286,14 @@ def fit_fold(
 
 
 def _encode(labels: Labels, classes: Labels) -> Indices:
-    """Return indices of labels among classes, -1 for those that are none of them."""
+    """Return the indices of labels among classes, -1 for labels that are not classes."""
     codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
     return np.where(classes[codes] == labels, codes, -1)
 
 
-def _gather(results: Mapping[str, list[_Fitted]], data: Labelled, folds: Folds) -> Evaluation:
-    """Join the completed folds, the same matrices for all classifiers."""
-    done = {name: fitted for name, fitted in results.items() if fitted}
+def _gather(results: Mapping[str, list[_FoldResult]], data: Labelled, folds: Folds) -> Evaluation:
+    """Join the folds that all classifiers completed."""
+    done = {name: folds_done for name, folds_done in results.items() if folds_done}
     n_folds = min(map(len, done.values()))
     message = say_how_many(n_folds, len(folds), "folds completed")
     if len(done) < len(results):
@@ -301,8 +301,8 @@ def _gather(results: Mapping[str, list[_Fitted]], data: Labelled, folds: Folds) 
     rows = np.concatenate([test for _, test in folds[:n_folds]])
     order = np.argsort(rows)
     predictions, seconds = {}, {}
-    for name, fitted in done.items():
-        parts, times = zip(*fitted[:n_folds], strict=True)
+    for name, folds_done in done.items():
+        parts, times = zip(*folds_done[:n_folds], strict=True)
         predictions[name], seconds[name] = np.concatenate(parts)[order], sum(times)
     rows = rows[order]
     groups = find_dependent(rows, data.groups)
@@ -314,7 +314,7 @@ def _gather(results: Mapping[str, list[_Fitted]], data: Labelled, folds: Folds) 
 def held_out_predictions(
     model: BaseEstimator, y: Labels, groups: Labels | None = None
 ) -> Evaluation | None:
-    """Return what a classifier fitted to labels y predicted for held-out matrices, if any."""
+    """Return the held-out predictions of a fitted classifier for labels y; None if it has none."""
     proba = getattr(model, "oof_proba_", None)
     rows = np.flatnonzero([] if proba is None else np.isfinite(proba).all(axis=1))
     if proba is None or not len(rows):

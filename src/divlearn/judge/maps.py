@@ -22,12 +22,12 @@ from divlearn.spd import check_spd
 from divlearn.tolerances import LEARNING_ACCURACY
 
 _DEFAULT_GRID = np.arange(17) / 8  # exact in binary, and every named point lies on it
-_ROUNDING = 1e-9  # what sums of steps such as 0.1 may be off by
+_ROUNDING = 1e-9  # of sums of steps such as 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class PlaneMap(Summarised):
-    """Leave-one-out 1-NN accuracy over a grid of the plane; what `plane_map` returns.
+    """Leave-one-out 1-NN accuracy over a grid of the plane: the result of `plane_map`.
 
     Exchanging the arguments of a divergence exchanges alpha and beta.
 
@@ -35,8 +35,8 @@ class PlaneMap(Summarised):
     ----------
     alphas, betas : ndarray, shape (n_alphas,) and (n_betas,), the grid, ascending.
     correct : ndarray of bool, shape (n_alphas, n_betas, n_matrices)
-        Whether the nearest other matrix has the right label. A matrix as near to another class as
-        to its own, up to rounding, counts as wrong. `plane_map` needs 16 bytes for each.
+        Whether the nearest other matrix has the right label. A tie between the right class and
+        another, up to rounding, counts as wrong. `plane_map` needs 16 bytes for each.
     groups : ndarray of int, shape (n_matrices,), or None
         Matrices of one group are not neighbours of each other, and not independent.
     """
@@ -76,21 +76,21 @@ class PlaneMap(Summarised):
     @property
     def named(self) -> dict[str, float]:
         """Accuracy of every named divergence whose point lies on the grid."""
-        places = {name: self._find(known.alpha, known.beta) for name, known in NAMED.items()}
+        indices = {name: self._find(member.alpha, member.beta) for name, member in NAMED.items()}
         accuracy = self.accuracy
-        return {name: float(accuracy[place]) for name, place in places.items() if place is not None}
+        return {name: float(accuracy[at]) for name, at in indices.items() if at is not None}
 
     def index(self, alpha: float, beta: float) -> tuple[int, int]:
         """Index of a point of the grid; any other point raises ValueError."""
-        place = self._find(alpha, beta)
-        if place is None:
+        index = self._find(alpha, beta)
+        if index is None:
             axes = (self.alphas, alpha), (self.betas, beta)
             near = [axis[np.abs(axis - value).argmin()] for axis, value in axes]
             raise ValueError(
                 f"(alpha, beta) = {format_point((alpha, beta))} must be a point of the grid; the "
                 f"nearest is {format_point(near)}. Pass alphas and betas that contain it"
             )
-        return place
+        return index
 
     def at(self, alpha: float, beta: float) -> float:
         """Accuracy at one point of the grid."""
@@ -98,8 +98,8 @@ class PlaneMap(Summarised):
 
     def compare(self, first: Point, second: Point) -> PairedComparison:
         """Paired comparison of two points (alpha, beta) of the grid, chosen in advance."""
-        one, other = (self.correct[self.index(*point)] for point in (first, second))
-        return significance.compare_paired(one, other, self.groups)
+        at_first, at_second = self.correct[self.index(*first)], self.correct[self.index(*second)]
+        return significance.compare_paired(at_first, at_second, self.groups)
 
     def summary(self) -> str:
         """Say which points have the highest accuracy; `which_divergence` says how sure that is."""
@@ -115,7 +115,7 @@ class PlaneMap(Summarised):
         )
         if named:
             top = max(named.values())
-            names = ", ".join(name for name, one in named.items() if one == top)
+            names = ", ".join(name for name, score in named.items() if score == top)
             text += f" The highest of the named divergences is {top:.1%} ({names})."
         return (
             f"{text} These points were selected on the same matrices, so their accuracies are "
@@ -123,12 +123,12 @@ class PlaneMap(Summarised):
         )
 
     def _find(self, alpha: float, beta: float) -> tuple[int, int] | None:
-        """Index of a point, up to the rounding that steps such as 0.1 accumulate."""
-        places = [
+        """Index of a point, up to the rounding errors of sums of steps such as 0.1."""
+        matches = [
             np.flatnonzero(np.isclose(axis, value, rtol=_ROUNDING, atol=_ROUNDING))
             for axis, value in ((self.alphas, alpha), (self.betas, beta))
         ]
-        return (int(places[0][0]), int(places[1][0])) if all(map(len, places)) else None
+        return (int(matches[0][0]), int(matches[1][0])) if all(map(len, matches)) else None
 
 
 def plane_map(
@@ -170,15 +170,17 @@ def plane_map(
     >>> plane_map(X, ["wide"] * 3 + ["narrow"] * 3).at(0, 0)
     1.0
     """
-    chosen = get_engine(engine, accuracy=LEARNING_ACCURACY)
+    engine = get_engine(engine, accuracy=LEARNING_ACCURACY)
     matrices = check_spd(real_form(X), regularize=regularize, ndim=3)
     data, units = label_units(matrices, y, groups)
     # Neighbours are matrices: a class may be one group.
     replace(data, groups=None).require_two("drop the class, or pass more of it")
     grid = _check_signs(check_axis(alphas, "alphas"), check_axis(betas, "betas"))
     with narrated("plane_map", verbose):
-        given = data.codes, np.zeros_like(data.codes), units, make_grid(*grid)
-        correct, judged = judge_neighbors(matrices, *given, draw_judged(data.codes), chosen)
+        one_fold, drawn = np.zeros_like(data.codes), draw_judged(data.codes)
+        correct, judged = judge_neighbors(
+            matrices, data.codes, one_fold, units, make_grid(*grid), drawn, engine
+        )
     flags = correct[-1].reshape(*map(len, grid), -1)
     return PlaneMap(*grid, flags, None if units is None else units[judged])
 
@@ -208,6 +210,6 @@ def make_grid(alphas: RealArray, betas: RealArray) -> RealArray:
 def label_units(
     matrices: RealArray, y: ArrayLike, groups: ArrayLike | None
 ) -> tuple[Labelled, Indices | None]:
-    """Label checked matrices; return also the numbers of their groups, if there are any."""
+    """Label checked matrices; return also the numbers of their groups, or None."""
     data = label(matrices, y, np.ones(len(matrices)), None, groups)
     return data, None if data.groups is None else number_units(data.kept, data.groups)

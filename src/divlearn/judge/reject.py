@@ -1,4 +1,4 @@
-"""Reject option: no class where the most probable one is not probable enough."""
+"""Reject option: no class is predicted if the most probable one is not probable enough."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from divlearn.checks import is_number
 def predict_or_reject(
     classifier: BaseEstimator, X: ArrayLike, bound: float, unsure: str | float | None = None
 ) -> Labels:
-    """Predict the most probable classes, or say that a classifier is unsure.
+    """Predict the most probable class of each matrix, or that the classifier is unsure.
 
     Parameters
     ----------
     classifier : fitted classifier with `predict_proba`
     X : array-like, whatever the classifier takes, such as matrices, shape (n_matrices, d, d)
     bound : float from 0 to 1
-        A matrix has no class if the probability of every class is below the bound.
+        A matrix is rejected if the probability of every class is below the bound.
     unsure : str or float, optional
-        What is returned for these matrices, different from all classes; "unsure" if classes are
-        text, else NaN.
+        Label of rejected matrices, different from all classes; "unsure" if classes are text, else
+        NaN.
 
     Returns
     -------
@@ -31,10 +31,10 @@ def predict_or_reject(
 
     Notes
     -----
-    If probabilities are calibrated, at least the share ``bound`` of the classes that are
-    predicted is right on average. Probabilities of `SPDClassifier`, `CalibratedClassifier`,
-    `DivergenceMDM` with "choose" and all others that choose on held-out data are calibrated there.
-    Those of `DivergenceMDM` with a named divergence are not; wrap it in `CalibratedClassifier`.
+    If probabilities are calibrated, at least the share ``bound`` of the predicted classes is right
+    on average. `SPDClassifier`, `CalibratedClassifier`, `DivergenceMDM` with "choose" and all other
+    classifiers that choose on held-out data calibrate probabilities on these data. `DivergenceMDM`
+    with a named divergence does not; wrap it in `CalibratedClassifier`.
 
     Examples
     --------
@@ -43,8 +43,8 @@ def predict_or_reject(
     >>> X, y = make_wishart_clusters(2, 40, 3, separation=1.5, random_state=0)
     >>> names = np.array(["left", "right"])[y]
     >>> model = CalibratedClassifier(DivergenceMDM(), random_state=0).fit(X[::2], names[::2])
-    >>> found = predict_or_reject(model, X[1::2], 0.8)
-    >>> sorted(set(found.tolist()))
+    >>> predicted = predict_or_reject(model, X[1::2], 0.8)
+    >>> sorted(set(predicted.tolist()))
     ['left', 'right', 'unsure']
     """
     if not is_number(bound) or not 0 <= bound <= 1:
@@ -54,18 +54,12 @@ def predict_or_reject(
             f"{type(classifier).__name__} must have predict_proba; wrap it in CalibratedClassifier"
         )
     probabilities, classes = classifier.predict_proba(X), classifier.classes_
-    answers: Labels = classes[probabilities.argmax(axis=1)]
-    return np.where(probabilities.max(axis=1) >= bound, *_beside_classes(answers, classes, unsure))
-
-
-def _beside_classes(
-    answers: Labels, classes: Labels, unsure: str | float | None
-) -> tuple[Labels, str | float]:
-    """Return answers of a type that can hold ``unsure``, and the latter."""
-    text = all(isinstance(name, str) for name in classes.tolist())
+    is_text = all(isinstance(name, str) for name in classes.tolist())
     if unsure is None:
-        unsure = "unsure" if text else np.nan
+        unsure = "unsure" if is_text else np.nan
     if unsure in classes.tolist():
         raise ValueError(f"unsure={unsure!r} must not be one of the classes; pass another value")
-    # NumPy would make strings of numbers.
-    return answers if isinstance(unsure, str) == text else answers.astype(object), unsure
+    predicted: Labels = classes[probabilities.argmax(axis=1)]
+    if isinstance(unsure, str) != is_text:  # NumPy would convert numbers to strings
+        predicted = predicted.astype(object)
+    return np.where(probabilities.max(axis=1) >= bound, predicted, unsure)

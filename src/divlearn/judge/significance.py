@@ -15,8 +15,8 @@ from divlearn.fitting.folds import count_groups
 
 SIGNIFICANT = 0.05  # p-values below it count as significant in summaries
 
-_FLIPS = 9999  # random signs of all units
-_FLIPS_AT_ONCE = 1000
+_N_FLIPS = 9999  # random flips of the signs of all units
+_FLIPS_PER_BLOCK = 1000
 _ROUNDING = 1e-9  # sums that differ by less tie
 # Held-out predictions are not independent: matrix i is predicted from the label of j, and j from
 # that of i. Two matrices that are nearest to each other are both right or both wrong. Without
@@ -27,7 +27,7 @@ _Groups = Indices | None
 
 
 def balanced_weights(codes: Indices) -> RealArray:
-    """Weights of matrices, one on average, by which every class counts alike."""
+    """Weights of matrices that give every class the same total weight; their mean is 1."""
     counts = np.bincount(codes)
     weights: RealArray = len(codes) / (np.count_nonzero(counts) * counts[codes])
     return weights
@@ -36,8 +36,8 @@ def balanced_weights(codes: Indices) -> RealArray:
 def p_above_chance(flags: NDArray[np.bool_], codes: Indices, groups: _Groups = None) -> float:
     """One-sided p-value of a balanced accuracy above that of predictions without signal."""
     # Predictions that are independent of the classes have the balanced accuracy 1 / n_classes,
-    # however often they name each class. This does not hold for the accuracy: where one class has
-    # 80 % of the matrices, it is 80 % for one rule and 50 % for another.
+    # however often they name each class. Their accuracy is not fixed: where one class has 80 % of
+    # the matrices, it is 80 % for one rule and 50 % for another.
     classes, codes = np.unique(codes, return_inverse=True)
     units = np.arange(len(codes)) if groups is None else groups
     excess = float(np.mean(balanced_weights(codes) * flags)) - 1 / len(classes)
@@ -48,19 +48,19 @@ def p_above_chance(flags: NDArray[np.bool_], codes: Indices, groups: _Groups = N
 
 
 def least_above_chance(codes: Indices, groups: _Groups = None) -> float:
-    """Return the chance of naming the classes of all groups: with few, a t-test claims more."""
+    """Probability of guessing the classes of all groups, which a t-test of few groups undercuts."""
     n_units = len(codes) if groups is None else len(np.unique(groups))
     return float(np.exp(-n_units * entropy(np.unique(codes, return_counts=True)[1])))
 
 
 def name_units(groups: _Groups, rows: Indices) -> str:
-    """Name what is independent: a matrix that is held out several times is a group of its own."""
-    alone = groups is None or len(np.unique(groups)) == len(np.unique(rows))
-    return "matrices" if alone else "groups"
+    """Name the independent units; a matrix that is held out several times is a group of its own."""
+    single = groups is None or len(np.unique(groups)) == len(np.unique(rows))
+    return "matrices" if single else "groups"
 
 
 def say_too_few(least: float, units: str) -> str:
-    """Say that no accuracy can be significant, where the least p-value that there can be is not."""
+    """Say that no accuracy can be significant, if the least possible p-value is not."""
     if least < SIGNIFICANT:
         return ""
     return f" With so few {units} p is {min(least, 1.0):.2g} or more; pass more of them."
@@ -69,17 +69,17 @@ def say_too_few(least: float, units: str) -> str:
 def standard_error(
     values: RealArray | NDArray[np.bool_], groups: _Groups = None, codes: Indices | None = None
 ) -> float:
-    """Of a mean over matrices, or over classes; only different groups are independent."""
+    """Of a mean over matrices, or over classes; values of one group may be dependent."""
     codes = np.zeros(len(values), dtype=np.intp) if codes is None else codes
     centered = values - (np.bincount(codes, values) / np.maximum(np.bincount(codes), 1))[codes]
     if groups is not None:
         n_groups = count_groups(codes, groups)
         centered = centered * np.sqrt(n_groups / np.maximum(n_groups - 1, 1))[codes]
-    sums = _sum(balanced_weights(codes) * centered, groups)
+    sums = _sum_groups(balanced_weights(codes) * centered, groups)
     return float(np.sqrt(sums @ sums)) / len(values)
 
 
-def _sum(values: RealArray, groups: _Groups) -> RealArray:
+def _sum_groups(values: RealArray, groups: _Groups) -> RealArray:
     return values if groups is None else np.bincount(groups, values).astype(float)
 
 
@@ -106,14 +106,14 @@ class PairedComparison:
 def compare_paired(
     first: NDArray[np.bool_], second: NDArray[np.bool_], groups: _Groups = None
 ) -> PairedComparison:
-    """Compare two classifiers, named in advance, by whether each is right, shape (n_matrices,)."""
+    """Compare two classifiers, named in advance, by flags of right predictions, (n_matrices,)."""
     gains = first.astype(float) - second
     return PairedComparison(
         int((first & ~second).sum()),
         int((second & ~first).sum()),
         float(gains.mean()),
         standard_error(gains, groups),
-        _flip_signs(_sum(gains, groups).astype(int)),
+        _flip_signs(_sum_groups(gains, groups).astype(int)),
     )
 
 
@@ -122,47 +122,47 @@ def compare_all(
     groups: _Groups = None,
     weights: RealArray | float = 1.0,
 ) -> dict[frozenset[str], float]:
-    """Compare each two classifiers: adjusted p-values of no difference, by the pair of names."""
+    """Compute adjusted p-values of no difference between each two classifiers, by their names."""
     pairs = list(combinations(correct, 2))
-    gains = [weights * (correct[one].astype(float) - correct[other]) for one, other in pairs]
-    found = compare_jointly(np.array(gains), groups) if pairs else np.empty(0)
-    return {frozenset(pair): float(p) for pair, p in zip(pairs, found, strict=True)}
+    gains = [weights * (correct[first].astype(float) - correct[second]) for first, second in pairs]
+    p_values = compare_jointly(np.array(gains), groups) if pairs else np.empty(0)
+    return {frozenset(pair): float(p) for pair, p in zip(pairs, p_values, strict=True)}
 
 
 def compare_jointly(gains: RealArray, groups: _Groups = None) -> RealArray:
     """Compute p-values of no gain on average, adjusted for all rows (n_rows, n_matrices) of gains.
 
-    The max-T method of Westfall and Young: of all flips of the signs of matrices (groups), the
-    share in which the gain of any row is as far from zero as that of this one, in units of the
-    size of its gains. The probability that any gain which is none counts as significant is then at
-    most the level.
+    The max-T method of Westfall and Young. The p-value of a row is the share of all flips of the
+    signs of matrices (groups) in which the gain of some row is as far from zero as the gain of this
+    row, each in units of the norm of its row. If no row has a gain, the probability that any is
+    significant is then at most the level.
     """
-    sums = np.stack([_sum(row, groups) for row in gains], axis=1)
+    sums = np.stack([_sum_groups(row, groups) for row in gains], axis=1)
     if len(gains) == 1 and (sums == np.rint(sums)).all():
         return np.array([_flip_signs(sums[:, 0].astype(int))])
     sums = sums[sums.any(axis=1)]
     sizes = np.sqrt((sums**2).sum(axis=0))
     sums /= np.where(sizes > 0, sizes, 1.0)
-    found, as_far = np.abs(sums.sum(axis=0)), np.ones(len(gains))
+    observed, as_far = np.abs(sums.sum(axis=0)), np.ones(len(gains))
     random = np.random.RandomState(0)
-    for start in range(0, _FLIPS, _FLIPS_AT_ONCE):
-        shape = min(_FLIPS_AT_ONCE, _FLIPS - start), len(sums)
+    for start in range(0, _N_FLIPS, _FLIPS_PER_BLOCK):
+        shape = min(_FLIPS_PER_BLOCK, _N_FLIPS - start), len(sums)
         farthest = np.abs((2.0 * random.randint(0, 2, shape) - 1) @ sums).max(axis=1)
-        as_far += (farthest[:, None] >= found - _ROUNDING).sum(axis=0)
-    return as_far / (_FLIPS + 1)
+        as_far += (farthest[:, None] >= observed - _ROUNDING).sum(axis=0)
+    return as_far / (_N_FLIPS + 1)
 
 
 def _flip_signs(gains: Indices) -> float:
     """Probability of a sum at least as far from zero as that of the gains, under random signs."""
-    # The sum is the difference between the positive and the negative part; either part is a sum of
-    # binomial variables, one for each size of a gain.
+    # The sum is its positive minus its negative part; either part is a sum of binomial variables,
+    # one for each distinct size of a gain, times this size.
     sizes, counts = np.unique(np.abs(gains[gains != 0]), return_counts=True)
     total = int(sizes @ counts)
-    chances = np.ones(1)
+    probabilities = np.ones(1)  # of each value of the positive part
     for size, count in zip(sizes, counts, strict=True):
-        steps = np.zeros(size * count + 1)
-        steps[::size] = binom.pmf(np.arange(count + 1), count, 0.5)
-        chances = convolve(chances, steps)
-    one_side = np.arange(total + 1)
-    far = np.abs(2 * one_side - total) >= abs(int(gains.sum()))
-    return min(1.0, float(chances[far].sum()))
+        term = np.zeros(size * count + 1)
+        term[::size] = binom.pmf(np.arange(count + 1), count, 0.5)
+        probabilities = convolve(probabilities, term)
+    positive_part = np.arange(total + 1)
+    as_far = np.abs(2 * positive_part - total) >= abs(int(gains.sum()))
+    return min(1.0, float(probabilities[as_far].sum()))

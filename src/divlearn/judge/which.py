@@ -25,8 +25,8 @@ from divlearn.nearest.plane import NAMED, NAMED_POINTS
 from divlearn.spd import check_spd
 from divlearn.tolerances import LEARNING_ACCURACY
 
-_LIKELIHOOD_GRID = np.arange(9) / 4  # each point needs a centre of its own: coarser than for 1-NN
-_MAP_TOLERANCE = 1e-5  # of centres and divergences; the likelihood errs by its square
+_LIKELIHOOD_GRID = np.arange(9) / 4  # coarser than for 1-NN: a centre is computed at each point
+_MAP_TOLERANCE = 1e-5  # of centres and divergences; the error of the likelihood is its square
 
 
 def which_divergence(
@@ -56,7 +56,7 @@ def which_divergence(
     cv : int, default=5, largest number of folds, as in `evaluate`; not used without labels.
     alphas, betas : array-like, shape (n_alphas,) and (n_betas,), optional
         The grid, ascending and >= 0. From 0 to 2 by default, in steps of 1/8 with labels and of 1/4
-        without. Named divergences are always compared, on the grid or not.
+        without. Named divergences are always compared, even if they are not on the grid.
     engine : str or Engine, default="auto"
     random_state, regularize, verbose : as in `evaluate`
 
@@ -71,22 +71,18 @@ def which_divergence(
         default = _LIKELIHOOD_GRID if y is None else None
         axes = _check_axis(alphas, "alphas", default), _check_axis(betas, "betas", default)
         if y is None:
-            _refuse_groups(groups)
+            if groups is not None:
+                raise ValueError(
+                    "groups must be None without labels: the likelihood holds nothing out; leave "
+                    "out groups, or pass y"
+                )
             matrices = check_spd(X, regularize=regularize, ndim=3)
             return _by_likelihood(matrices, *axes, get_engine(engine))
         matrices = check_spd(real_form(X), regularize=regularize, ndim=3)
         data, units = maps.label_units(matrices, y, groups)
         folds = _draw_folds(data, check_count(cv, "cv", least=2), random_state)
-        rough = get_engine(engine, accuracy=LEARNING_ACCURACY)
-        return judge_by_accuracy(matrices, data.codes, folds, units, *axes, rough)
-
-
-def _refuse_groups(groups: ArrayLike | None) -> None:
-    if groups is not None:
-        raise ValueError(
-            "groups must be None without labels: the likelihood holds nothing out; leave out "
-            "groups, or pass y"
-        )
+        engine = get_engine(engine, accuracy=LEARNING_ACCURACY)
+        return judge_by_accuracy(matrices, data.codes, folds, units, *axes, engine)
 
 
 def _draw_folds(data: Labelled, cv: int, random_state: RandomState) -> Indices:
@@ -113,31 +109,29 @@ def _by_likelihood(
 ) -> WhichDivergence:
     fit = fit_likelihood(matrices, engine=engine)
     data = engine.prepare(matrices.astype(np.float64, copy=False))
-    per_matrix, n = fit.log_density(data, engine=engine), len(matrices)
+    fitted, n = fit.log_density(data, engine=engine), len(matrices)
     named, densities = {}, {}
     for name, (alpha, beta) in zip(NAMED, NAMED_POINTS.tolist(), strict=True):
         member = fit_member(data, alpha, beta, init=fit.center, engine=engine)
         densities[name] = member.log_density(data, engine=engine)
-        gains = per_matrix - densities[name]
-        gain, error = mean_with_error(gains)
+        gain, error = mean_with_error(fitted - densities[name])
         p_value = math.exp(-n * max(gain, 0.0))  # 2 n gain is chi-squared with two degrees
         bic = 2 * n * gain - 2 * math.log(n)
-        score = member.log_likelihood
-        named[name] = NamedScore(alpha, beta, score, gain, error, p_value, bic)
+        named[name] = NamedScore(alpha, beta, member.log_likelihood, gain, error, p_value, bic)
     first, second = sorted(named, key=lambda name: -named[name].score)[:2]
     surface = np.full((len(alphas), len(betas)), np.nan)
-    # The likelihood is flat at its maximum in the centre: a rough centre serves a map. Every
-    # second row runs backwards, so that each point starts from the centre of a neighbour.
+    # A rough centre is accurate enough, because it maximizes the likelihood. Every second row
+    # runs backwards, so that each point starts from the centre of an adjacent one.
     center, volume = fit.center, 0.5 * (data.d + 1) * np.linalg.slogdet(data.matrices)[1].mean()
-    with stoppable():  # the answer is known; the map has holes
+    with stoppable():  # an interrupt leaves NaN in the map, and the answer as it is
         for row, step in track(list(np.ndindex(surface.shape)), "points of the map"):
             column = -1 - step if row % 2 else step
             point = float(alphas[row]), float(betas[column])
-            found = mean_abld(data, *point, init=center, tol=_MAP_TOLERANCE, engine=engine)
-            kappa, (log_z, _) = solve_kappa(*point, found.objective, data.d, rtol=_MAP_TOLERANCE)
-            surface[row, column] = -kappa * found.objective - log_z - volume
-            center = found.mean
-    n_known = int(np.isfinite(surface).sum())
+            fit_mean = mean_abld(data, *point, init=center, tol=_MAP_TOLERANCE, engine=engine)
+            center, spread = fit_mean.mean, fit_mean.objective
+            kappa, (log_z, _) = solve_kappa(*point, spread, data.d, rtol=_MAP_TOLERANCE)
+            surface[row, column] = -kappa * spread - log_z - volume
+    n_computed = int(np.isfinite(surface).sum())
     return WhichDivergence(
         criterion="likelihood",
         best=(fit.alpha, fit.beta),
@@ -148,5 +142,5 @@ def _by_likelihood(
         betas=betas,
         map=surface,
         n_matrices=n,
-        message=say_how_many(n_known, surface.size, "points of the map were computed"),
+        message=say_how_many(n_computed, surface.size, "points of the map were computed"),
     )

@@ -1,4 +1,4 @@
-"""Fitted models in files that hold numbers and names, and nothing that could run."""
+"""Saving and loading of models, in files of numbers and names that contain no code."""
 
 from divlearn.models.storage import load, save
 

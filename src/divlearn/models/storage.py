@@ -2,10 +2,10 @@
 
 Members are ``model.json`` and ``0.npy``, ``1.npy``, ... The page has the version of the format,
 those of the libraries, the tree of the model, and a digest of the tree and all arrays. Nothing is
-compressed, so that sizes are what they claim. The archive has checksums of its members.
+compressed, so that sizes in headers are those in memory. The archive has checksums of its members.
 
 Transformers of recordings, shape (n_channels, n_times), accept square matrices without an error.
-`Recordings` stands in front of pipelines of them, and refuses covariances.
+`Recordings` is put in front of pipelines that begin with one, and refuses covariances.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ from divlearn.models.trust import CHANGED
 from divlearn.spd import are_covariances
 
 MODEL = "model"
-VERSION = 4  # of the format: of files, not of the library
-_LONGEST_PAGE = 2**26
+VERSION = 4  # of the format of files, not of the library
+_MAX_PAGE_BYTES = 2**26
 
 
 def save(model: BaseEstimator, path: str | os.PathLike[str], X: ArrayLike | None = None) -> None:
@@ -66,16 +66,16 @@ def save(model: BaseEstimator, path: str | os.PathLike[str], X: ArrayLike | None
 
     Notes
     -----
-    Files hold numbers, text, and names of classes and functions. Unlike a pickle, a file cannot run
-    anything when it is loaded. `load` trusts estimators and splitters of divlearn, scikit-learn and
+    Files contain numbers, text, and names of classes and functions. Unlike a pickle, a file cannot
+    run code when it is loaded. `load` trusts estimators and splitters of divlearn, scikit-learn and
     pyRiemann, ufuncs, and functions of a few of their modules; name others in its ``trusted``.
     `save` refuses lambdas, classes inside functions, and k-d trees.
 
-    Transformers of recordings, shape (n_channels, n_times), take covariances too, and predictions
-    are then wrong. A fitted pipeline whose first step is such a transformer of pyRiemann, or of
-    another package if X are recordings, gets one more step in the file, "recordings". It refuses
-    covariances, and if X is given says of which shape the recordings were. Descriptors of divlearn
-    refuse them by themselves.
+    Transformers of recordings, shape (n_channels, n_times), also accept covariances, and
+    predictions are then wrong. A fitted pipeline whose first step is such a transformer of
+    pyRiemann, or of another package if X are recordings, is saved with another step in front,
+    "recordings". It refuses covariances, and with X it names the shape of the recordings.
+    Descriptors of divlearn refuse covariances themselves.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def load(path: str | os.PathLike[str], *, trusted: Collection[str] = (), limit: 
     ----------
     path : str or path-like
     trusted : list of str, default=()
-        Names of further classes and functions that the file may hold, such as
+        Names of other classes and functions that the file may contain, such as
         ``["package.module.Class"]``. Their modules are imported; classes are not called. Models
         with decision trees need ``["sklearn.tree._tree.Tree"]``: a forged tree crashes Python.
     limit : int, default=2**32
@@ -117,25 +117,25 @@ def load(path: str | os.PathLike[str], *, trusted: Collection[str] = (), limit: 
     ------
     ValueError
         If the file is truncated, damaged, of another version of the format, or not a model file, or
-        if it holds something that is not trusted.
+        if it contains names that are not trusted.
     OSError
-        If it cannot be read at all.
+        If the file cannot be read.
     """
     if isinstance(trusted, str):
         raise TypeError(f"trusted={trusted!r} must be a list of names; pass [{trusted!r}]")
     model, versions = read_object(Path(path), MODEL, BaseEstimator, limit, trusted)
-    then, now = versions["scikit-learn"], sklearn.__version__
-    if then.split(".")[:2] != now.split(".")[:2]:
+    saved, installed = versions["scikit-learn"], sklearn.__version__
+    if saved.split(".")[:2] != installed.split(".")[:2]:
         message = (
-            f"{path} was saved with scikit-learn {then}, and {now} is installed: estimators of "
-            "scikit-learn in it may behave differently; fit again if in doubt"
+            f"{path} was saved with scikit-learn {saved}, and {installed} is installed: estimators "
+            "of scikit-learn in it may behave differently; fit again if in doubt"
         )
         warnings.warn(message, UserWarning, stacklevel=2)
     return model
 
 
 def write_object(value: object, path: Path, kind: str) -> None:
-    """Write a file of some kind; `divlearn.models.tree.Unknown` tells what has no place in it."""
+    """Write a value to a file, a "model" or a "checkpoint"; raise `Unknown` if it cannot be."""
     writer = TreeWriter(strict=kind != MODEL)
     tree = writer.write(value)
     content = {
@@ -156,11 +156,11 @@ def write_object(value: object, path: Path, kind: str) -> None:
 def read_object(
     path: Path,
     kind: str,
-    wanted: type,
+    expected: type,
     limit: int = sys.maxsize,
     trusted: Collection[str] = (),
 ) -> tuple[Any, dict[str, str]]:
-    """Read a file of some kind: what it holds, and the versions of the libraries that wrote it."""
+    """Read a value of an expected type, and the versions of the libraries that wrote the file."""
     with open_regular(path, str(path)) as file:
         size = os.fstat(file.fileno()).st_size
         with explaining(str(path), limit):
@@ -171,8 +171,8 @@ def read_object(
             page = _read_page(file, kind)
             arrays = _read_arrays(file, size, limit)
             value = _read_tree(page, arrays, trusted, finished=kind == MODEL)
-            if not isinstance(value, wanted):
-                name = "an estimator" if wanted is BaseEstimator else wanted.__name__
+            if not isinstance(value, expected):
+                name = "an estimator" if expected is BaseEstimator else expected.__name__
                 raise Refusal(f"it holds {type(value).__name__}, must hold {name}")
             # Files of version 0.2 have no digest.
             if page.get("digest", "") not in ("", _digest(page["model"], arrays)):
@@ -183,65 +183,66 @@ def read_object(
 def _read_tree(
     page: dict[str, Any], arrays: dict[str, NDArray[Any]], trusted: Collection[str], finished: bool
 ) -> object:
-    """Make the objects of a file; one of version 0.2 may hold what has changed since."""
+    """Make the objects of a file; one of version 0.2 may contain classes that have changed."""
     if page["version"] == VERSION:
         return TreeReader(arrays, trusted, finished).read(page["model"])
     try:
         return TreeReader(arrays, trusted, finished, CHANGED).read(page["model"])
     except Damage as error:
-        then = format(page["libraries"]["divlearn"], ".20")
+        version = format(page["libraries"]["divlearn"], ".20")
         raise Refusal(
-            f"divlearn {then} wrote it, and {error.args[0]}; fit the model again, or use divlearn "
-            f"{then} for it"
+            f"divlearn {version} wrote it, and {error.args[0]}; fit the model again, or use "
+            f"divlearn {version} for it"
         ) from error
 
 
 def libraries() -> dict[str, str]:
-    """Return versions; modules know theirs, also where nothing was installed under their name."""
+    """Return the versions of the libraries, as their modules state them."""
     return {"divlearn": __version__, "numpy": np.__version__, "scikit-learn": sklearn.__version__}
 
 
 def fingerprint(value: object) -> str:
-    """SHA-256 of all that a file would hold of a value."""
+    """SHA-256 of the contents of the file that `write_object` would write."""
     writer = TreeWriter(strict=True)
     return _digest(writer.write(value), writer.arrays)
 
 
 def _digest(tree: Node, arrays: Mapping[str, NDArray[Any]]) -> str:
-    """SHA-256 of a tree and its arrays; checksums of the archive know no member from another."""
-    found = hashlib.sha256(json.dumps(tree).encode())
+    """SHA-256 of a tree and its arrays; checksums of archives do not detect exchanged members."""
+    digest = hashlib.sha256(json.dumps(tree).encode())
     for name, array in arrays.items():
-        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return found.hexdigest()
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
 
 
 def _foreign(kind: str, *, holds_arrays: bool = False) -> str:
+    """Message about a file that divlearn has not written."""
     source = "divlearn.save has" if kind == MODEL else "a fit inside resumable() has"
-    what = "it holds arrays, as data does, and is not" if holds_arrays else "it is not"
-    return f"{what} a {kind} of divlearn; pass a file that {source} written"
+    reason = "it holds arrays, as data does, and is not" if holds_arrays else "it is not"
+    return f"{reason} a {kind} of divlearn; pass a file that {source} written"
 
 
 def _read_page(file: BinaryIO, kind: str) -> dict[str, Node]:
-    """Read the page of JSON, checked for being ours, whole, and of a version that can be read."""
+    """Read the page of JSON; check its kind and its version."""
     with zipfile.ZipFile(file) as archive:
         members = {info.filename: info for info in archive.infolist()}
         if len(members) < len(archive.infolist()):
             raise Refusal("it has two members of the same name; it is damaged, write it again")
         if MODEL_PAGE not in members:
-            arrays = any(name.endswith(".npy") for name in members)
-            raise Refusal(_foreign(kind, holds_arrays=arrays))
+            holds_arrays = any(name.endswith(".npy") for name in members)
+            raise Refusal(_foreign(kind, holds_arrays=holds_arrays))
         info = members[MODEL_PAGE]
-        if info.compress_type != zipfile.ZIP_STORED or info.file_size > _LONGEST_PAGE:
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size > _MAX_PAGE_BYTES:
             raise Refusal(
                 f"{MODEL_PAGE} is compressed or has {info.file_size} bytes, must be stored and "
-                f"have <= {_LONGEST_PAGE}; write it again"
+                f"have <= {_MAX_PAGE_BYTES}; write it again"
             )
         text = archive.read(info)
     page = json.loads(text)
     if not isinstance(page, dict) or page.get("format") != f"divlearn {kind}":
         raise Refusal(_foreign(kind))
-    if page["version"] not in (3, VERSION):  # nothing of version 3 means something else now
+    if page["version"] not in (3, VERSION):  # version 4 adds to version 3, and changes nothing
         fix = "fit the model again" if page["version"] in (1, 2) else "install a later divlearn"
         raise Refusal(
             f"its format has the version {page['version']!r:.20}, must be 3 or {VERSION}; {fix}"
@@ -259,40 +260,40 @@ def _read_arrays(file: BinaryIO, size: int, limit: int) -> dict[str, NDArray[Any
 
 
 _T = TypeVar("_T")
-# Of pyRiemann; all others in its module `estimation` take recordings.
-_OF_MATRICES = {"Shrinkage"}
+# Classes of `pyriemann.estimation` that take matrices; the others take recordings.
+_TAKE_MATRICES = {"Shrinkage"}
 
 
 class Recordings(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Pass recordings on as they are, and refuse covariances.
+    """Return recordings unchanged, and refuse covariances.
 
     Attributes
     ----------
-    shape_ : tuple of int or None, shape of one recording in `fit`, None where it is not known.
+    shape_ : tuple of int or None, shape of a recording in `fit`, None if it is unknown.
     """
 
     shape_: tuple[int, ...] | None = None
 
     def fit(self, X: Sequence[ArrayLike], y: object = None) -> Self:
-        """Note the shape of the first recording."""
+        """Store the shape of the first recording."""
         self.shape_ = np.shape(X[0])
         return self
 
     def transform(self, X: _T) -> _T:
-        """Return X, unless all of it are covariances."""
-        given = array_or_list(X)
-        if isinstance(given, np.ndarray) and are_covariances(given):
-            d = given.shape[-1]
-            known = "" if self.shape_ is None else f" of shape {self.shape_}"
+        """Return X; raise an error if X are covariances."""
+        samples = array_or_list(X)
+        if isinstance(samples, np.ndarray) and are_covariances(samples):
+            d = samples.shape[-1]
+            shape = "" if self.shape_ is None else f" of shape {self.shape_}"
             raise ValueError(
                 f"X holds symmetric {d} x {d} matrices, as covariances are, but the model was "
-                f"fitted to recordings{known}, n_channels x n_times; pass recordings, or fit a "
+                f"fitted to recordings{shape}, n_channels x n_times; pass recordings, or fit a "
                 "model to covariances"
             )
         return X
 
     def set_output(self, *, transform: str | None = None) -> Self:
-        """Do nothing: recordings stay what they are."""
+        """Do nothing, because recordings are returned unchanged."""
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -300,29 +301,29 @@ class Recordings(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def guarded(model: BaseEstimator, X: Any = None) -> BaseEstimator:
-    """Let a fitted pipeline of recordings begin with `Recordings`, if its first step takes all."""
-    # X are some of the samples it was fitted to; without them the class of the step tells.
+    """Put `Recordings` in front of a fitted pipeline of recordings, if its first step needs it."""
+    # X are some of the samples it was fitted to; without X, the class of the first step decides.
     if hasattr(model, "best_estimator_"):
-        changed = copy(model)
-        changed.best_estimator_ = guarded(model.best_estimator_, X)
-        return changed
+        search = copy(model)
+        search.best_estimator_ = guarded(model.best_estimator_, X)
+        return search
     if not (isinstance(model, Pipeline) and model.__sklearn_is_fitted__()):
         return model
     first = model
     while isinstance(first, Pipeline):
         first = first.steps[0][1]
-    if type(first).__module__.startswith("divlearn."):  # it looks for itself
+    if type(first).__module__.startswith("divlearn."):  # it refuses covariances itself
         return model
-    given = None if X is None else np.asarray(X[0])
-    of_recordings = given is not None and given.ndim == 2 and not are_covariances(given[None])
-    if not (of_recordings or (given is None and _takes_recordings(first))):
+    if not _takes_recordings(first, X):
         return model
-    changed = copy(model)
-    step = Recordings() if X is None else Recordings().fit(X)
-    changed.steps = [("recordings", step), *model.steps]
-    return changed
+    pipeline, guard = copy(model), Recordings()
+    pipeline.steps = [("recordings", guard if X is None else guard.fit(X)), *model.steps]
+    return pipeline
 
 
-def _takes_recordings(step: object) -> bool:
-    homes = {kind.__module__ for kind in type(step).__mro__}
-    return "pyriemann.estimation" in homes and type(step).__name__ not in _OF_MATRICES
+def _takes_recordings(step: object, X: Any) -> bool:
+    if X is not None:
+        sample = np.asarray(X[0])
+        return sample.ndim == 2 and not are_covariances(sample[None])
+    modules = {cls.__module__ for cls in type(step).__mro__}
+    return "pyriemann.estimation" in modules and type(step).__name__ not in _TAKE_MATRICES

@@ -1,10 +1,10 @@
-"""Trust in files: names that they may hold, and attributes that classes declare.
+"""Checks of model files: trusted names, and the types and shapes of attributes.
 
-Names are the shortest paths to import from, such as sklearn.svm.SVC: private modules may move.
+A name is the shortest import path, such as sklearn.svm.SVC, because private modules may move.
 
 Annotations of classes declare types of attributes. ``Annotated[RealArray, "n_atoms d d"]`` declares
-a shape as well: a name stands for the same size in all attributes of an object, "..." for any axes
-in front, and an integer that is annotated with a name is that size itself.
+a shape as well: a name stands for the same size in all attributes of an object, "..." for any
+leading axes, and an integer that is annotated with a name is that size.
 """
 
 import dataclasses
@@ -25,9 +25,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from divlearn.files.variables import Damage
 
-PACKAGES = ("divlearn", "pyriemann", "sklearn")  # whose estimators and splitters are trusted
-_NUMERIC = ("numpy", "scipy.special")  # whose ufuncs and types of numbers are
-# Modules whose functions and classes compute, and do nothing else.
+PACKAGES = ("divlearn", "pyriemann", "sklearn")  # estimators and splitters of these are trusted
+_NUMERIC = ("numpy", "scipy.special")  # ufuncs and types of numbers of these are trusted
+# Modules whose functions and classes have no side effects.
 _PURE = (
     "divlearn.fitting.rows",
     "divlearn.heads.losses",
@@ -46,7 +46,7 @@ _MOVED = {  # since version 0.2
     "divlearn.baselines.DivergenceMDM": "divlearn.DivergenceMDM",
     "divlearn.models.samples.Recordings": "divlearn.models.storage.Recordings",
 }
-# Since version 0.2 these have other attributes.
+# Classes whose attributes have changed since version 0.2.
 CHANGED = (
     "divlearn.DivergenceKernelClassifier",
     "divlearn.SPDClassifier",
@@ -56,18 +56,18 @@ CHANGED = (
     "divlearn.baselines.LogEuclideanSVM",
     "divlearn.baselines.RSPDL",
 )
-_PROGRAMS = {"__main__", "conftest", "tests"}  # modules that do more
-# What was measured during a fit, of which some may be missing, and what stands for missing values.
+_PROGRAMS = {"__main__", "conftest", "tests"}  # modules that run code when they are imported
+# Attributes with measurements of a fit, where NaN is a missing value.
 _MAY_BE_NAN = re.compile(
     "categories_|cv_results_|held_out_|history_|oob_|oof_|optimistic|pvalue|ratio|score"
 )
-_FILLS_IN = "sklearn.impute"
-_KERNELS = ("linear", "poly", "rbf", "sigmoid")  # of the support vectors themselves
+_IMPUTERS = "sklearn.impute"
+_KERNELS = ("linear", "poly", "rbf", "sigmoid")  # for which the support vectors are stored
 
 
 def get_name(value: Callable[..., object]) -> str | None:
-    """Return the name of a class or function; None for lambdas and what is local to a function."""
-    # The ufuncs of SciPy do not know their module.
+    """Return the name of a class or function, None for lambdas and local definitions."""
+    # The ufuncs of SciPy have no ``__module__``.
     parts = (getattr(value, "__module__", None) or "scipy.special").split(".")
     for count in range(1, len(parts) + 1):
         module = ".".join(parts[:count])
@@ -76,88 +76,87 @@ def get_name(value: Callable[..., object]) -> str | None:
     return None
 
 
-def find(name: str, trusted: Collection[str] = ()) -> Any:
-    """Return what a name stands for, or None for what is not trusted, which is not imported."""
+def import_trusted(name: str, trusted: Collection[str] = ()) -> Any:
+    """Import a class or function by its name; None if it is not trusted."""
     module, _, last = _MOVED.get(name, name).rpartition(".")
-    known = lies_in(module, PACKAGES) and _PROGRAMS.isdisjoint(module.split("."))
-    if not (name in trusted or known or module in _NUMERIC):
+    may_import = is_inside(module, PACKAGES) and _PROGRAMS.isdisjoint(module.split("."))
+    if not (name in trusted or may_import or module in _NUMERIC):
         return None
-    found = getattr(import_module(module), last)
-    return found if name in trusted or _is_harmless(found) else None
+    value = getattr(import_module(module), last)
+    return value if name in trusted or _is_harmless(value) else None
 
 
-def lies_in(name: str, places: Collection[str]) -> bool:
-    """Whether a module is one of these places, or inside one."""
-    return any(f"{name}.".startswith(f"{place}.") for place in places)
+def is_inside(module: str, packages: Collection[str]) -> bool:
+    """Whether a module is one of these packages, or inside one."""
+    return any(f"{module}.".startswith(f"{package}.") for package in packages)
 
 
-def _is_harmless(found: object) -> bool:
-    home = getattr(found, "__module__", None) or ""  # modules also hold what they import
-    if not isinstance(found, type):
-        return isinstance(found, np.ufunc) or (callable(found) and lies_in(home, _PURE))
-    learns = hasattr(found, "get_params") or hasattr(found, "get_n_splits")
-    # libsvm does not look at sizes, and those of regressors are not public.
-    checked = issubclass(found, ClassifierMixin) or not hasattr(found, "n_support_")
-    record = dataclasses.is_dataclass(found) and lies_in(home, ["divlearn"])
-    compiled = lies_in(home, ["divlearn.engines"])  # whose records go to compiled code
-    known = (learns and checked and lies_in(home, PACKAGES)) or lies_in(home, _PURE)
-    return issubclass(found, np.generic) or known or (record and not compiled)
+def _is_harmless(value: object) -> bool:
+    module = getattr(value, "__module__", None) or ""  # where it is defined
+    if not isinstance(value, type):
+        return isinstance(value, np.ufunc) or (callable(value) and is_inside(module, _PURE))
+    is_estimator = hasattr(value, "get_params") or hasattr(value, "get_n_splits")
+    # libsvm does not check sizes, and `check_svc` cannot check those of regressors.
+    is_checked = issubclass(value, ClassifierMixin) or not hasattr(value, "n_support_")
+    if (is_estimator and is_checked and is_inside(module, PACKAGES)) or is_inside(module, _PURE):
+        return True
+    # Dataclasses of engines are passed to compiled code.
+    in_python = is_inside(module, ["divlearn"]) and not is_inside(module, ["divlearn.engines"])
+    return issubclass(value, np.generic) or (in_python and dataclasses.is_dataclass(value))
 
 
-def complete(kind: type, values: dict[str, object]) -> dict[str, object]:
-    """Add the defaults of parameters that older versions did not have; records must be whole."""
-    record = dataclasses.is_dataclass(kind)
-    if not (record or issubclass(kind, BaseEstimator)):
+def add_defaults(cls: type, values: dict[str, object]) -> dict[str, object]:
+    """Add defaults of parameters that older versions lacked; dataclasses must be complete."""
+    is_dataclass = dataclasses.is_dataclass(cls)
+    if not (is_dataclass or issubclass(cls, BaseEstimator)):
         return values
-    given = inspect.signature(kind).parameters
-    missing = {name: one.default for name, one in given.items() if name not in values}
-    whole = values | {
-        name: one for name, one in missing.items() if one is not inspect.Parameter.empty
-    }
-    if record and (wrong := whole.keys() ^ given.keys()):
-        raise Damage(f"its {kind.__name__} differs from its class in {', '.join(sorted(wrong))}")
-    return whole
+    parameters = inspect.signature(cls).parameters
+    defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty}
+    values = values | {name: defaults[name] for name in defaults if name not in values}
+    if is_dataclass and (wrong := values.keys() ^ parameters.keys()):
+        raise Damage(f"its {cls.__name__} differs from its class in {', '.join(sorted(wrong))}")
+    return values
 
 
-def check_attributes(kind: type, values: dict[str, object]) -> None:
-    """Refuse what takes the place of a method, and values that a class does not expect."""
+def check_attributes(cls: type, values: dict[str, object]) -> None:
+    """Refuse values in place of methods, and values of other types than a class declares."""
     for name in values:
-        hidden = inspect.getattr_static(kind, name, None)
-        code = name.startswith("_") or callable(hidden) or hasattr(hidden, "__get__")
-        taken = hidden is not None and code and not isinstance(hidden, cached_property)
-        if taken or name.startswith("__"):
-            raise Damage(f"its {kind.__name__} has a value for {name}, which is not an attribute")
+        member = inspect.getattr_static(cls, name, None)
+        is_code = name.startswith("_") or callable(member) or hasattr(member, "__get__")
+        is_taken = member is not None and is_code and not isinstance(member, cached_property)
+        if is_taken or name.startswith("__"):
+            raise Damage(f"its {cls.__name__} has a value for {name}, which is not an attribute")
     sizes: dict[str, int] = {}
-    learned = values.keys() - _parameters(kind)
-    for name, hint in _announced_types(kind).items():
+    learned = values.keys() - _parameters(cls)
+    for name, hint in _declared_types(cls).items():
         if name in learned and not _conforms(value := values[name], hint, sizes):
-            shown = f"of shape {value.shape}" if hasattr(value, "shape") else ascii(value)[:60]
+            actual = f"of shape {value.shape}" if hasattr(value, "shape") else ascii(value)[:60]
             shapes = " and ".join(re.findall("'(.+?)'", str(hint)))
-            must = f"of shape {shapes}" if shapes else "of another type"
-            known = "".join(f", {size}={n}" for size, n in sizes.items() if size in shapes)
-            raise Damage(f"its {kind.__name__} has {name} {shown}, must be {must}{known}")
+            expected = f"of shape {shapes}" if shapes else "of another type"
+            expected += "".join(f", {size}={n}" for size, n in sizes.items() if size in shapes)
+            raise Damage(f"its {cls.__name__} has {name} {actual}, must be {expected}")
 
 
-def check_machine(model: Any) -> None:
-    """Refuse a support vector classifier whose sizes differ: libsvm would not look at them."""
+def check_svc(model: Any) -> None:
+    """Refuse a support vector classifier with arrays of different sizes, unchecked by libsvm."""
     fitted = hasattr(type(model), "n_support_") and hasattr(model, "support_vectors_")
     if not (fitted and isinstance(model, ClassifierMixin)):
         return
     counts, support = model.n_support_, model.support_
-    pairs = (len(counts) * (len(counts) - 1) // 2,)
+    n_pairs = (len(counts) * (len(counts) - 1) // 2,)
 
     def agrees(name: str, value: Any) -> bool:
-        """Whether what it computes with, in private, is of the size of the public attribute."""
-        shown = getattr(model, name[1:], None)
-        if shown is None and isinstance(value, np.ndarray) and value.dtype.kind == "f":
-            return value.shape in ((0,), pairs)  # parameters of probabilities
-        return value is not None and (shown is None or np.shape(value) == np.shape(shown))
+        """Whether a private attribute, used by libsvm, has the shape of the public one."""
+        public = getattr(model, name[1:], None)
+        if public is None and isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            return value.shape in ((0,), n_pairs)  # parameters of probabilities
+        return value is not None and (public is None or np.shape(value) == np.shape(public))
 
     private = [item for item in vars(model).items() if item[0][0] == "_" and "__" not in item[0]]
     if not (
         all(agrees(*item) for item in private)
         and model.dual_coef_.shape == (len(counts) - 1, len(support))
-        and model.intercept_.shape == pairs
+        and model.intercept_.shape == n_pairs
         and counts.sum() == len(support)
         and (len(model.support_vectors_) == len(support) or model.kernel not in _KERNELS)
         and min(counts.min(), support.min(initial=0)) >= 0
@@ -166,19 +165,19 @@ def check_machine(model: Any) -> None:
         raise Damage(f"its {type(model).__name__} has arrays of sizes that differ")
 
 
-def find_nan(kind: type, values: dict[str, object]) -> str | None:
-    """Name what a model has learned and is not a number, if anything; predictions would be wild."""
-    home = kind.__module__
-    if home.partition(".")[0] not in PACKAGES or home.startswith(_FILLS_IN):
+def find_nan(cls: type, values: dict[str, object]) -> str | None:
+    """Return the name of a learned attribute that contains NaN, or None."""
+    module = cls.__module__
+    if module.partition(".")[0] not in PACKAGES or module.startswith(_IMPUTERS):
         return None
-    learned = values.keys() - _parameters(kind)
-    wrong = (name for name in values if name in learned and not _MAY_BE_NAN.search(name))
-    return next((name for name in wrong if _has_nan(values[name])), None)
+    learned = values.keys() - _parameters(cls)
+    checked = (name for name in values if name in learned and not _MAY_BE_NAN.search(name))
+    return next((name for name in checked if _has_nan(values[name])), None)
 
 
-def _parameters(kind: type) -> Iterable[str]:
-    """Names of parameters, which `fit` checks."""
-    return inspect.signature(kind).parameters if issubclass(kind, BaseEstimator) else ()
+def _parameters(cls: type) -> Iterable[str]:
+    """Names of the parameters of an estimator, which `fit` checks."""
+    return inspect.signature(cls).parameters if issubclass(cls, BaseEstimator) else ()
 
 
 def _has_nan(value: object) -> bool:
@@ -190,28 +189,28 @@ def _has_nan(value: object) -> bool:
 
 
 @cache
-def _announced_types(kind: type) -> dict[str, object]:
-    """Types of the attributes of a class by name, as its annotations say."""
+def _declared_types(cls: type) -> dict[str, object]:
+    """Annotations of the attributes of a class, by name."""
     try:
-        return get_type_hints(kind, include_extras=True)
-    except NameError:  # names that are imported for type checkers alone
+        return get_type_hints(cls, include_extras=True)
+    except NameError:  # names that are imported only for type checkers
         return {}
 
 
 def _conforms(value: Any, hint: object, sizes: dict[str, int]) -> bool:
-    """Whether a value is of a type and shape; hints that say nothing of values are met by all."""
+    """Whether a value is of a type and shape; True for annotations that cannot be checked."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _conforms(value, arguments[0], sizes) and _fits(value, arguments[1].split(), sizes)
     if origin in (Union, UnionType):
-        return any(_conforms(value, one, sizes) for one in arguments)
+        return any(_conforms(value, argument, sizes) for argument in arguments)
     if origin in (dict, list, tuple):
         if type(value) is not origin:
             return False
         parts = value.values() if origin is dict else value
         fixed = origin is tuple and ... not in arguments
-        kinds = arguments if fixed else len(value) * [arguments[origin is dict]]
-        return len(value) == len(kinds) and all(map(_conforms, parts, kinds, repeat(sizes)))
+        hints = arguments if fixed else len(value) * [arguments[origin is dict]]
+        return len(value) == len(hints) and all(map(_conforms, parts, hints, repeat(sizes)))
     if origin is np.ndarray:
         return isinstance(value, np.ndarray | np.generic)
     if isinstance(origin, type):
@@ -223,7 +222,7 @@ def _conforms(value: Any, hint: object, sizes: dict[str, int]) -> bool:
 
 
 def _fits(value: Any, names: Sequence[str], sizes: dict[str, int]) -> bool:
-    """Whether an array has the sizes of these names, of which those not known yet are noted."""
+    """Whether an array has the sizes of these names; new names are added to ``sizes``."""
     if value is None:
         return True
     shape = (value,) if isinstance(value, Integral) else np.shape(value)

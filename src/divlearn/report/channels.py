@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _TITLE = "Which channels matter"
-_MOST_CHANNELS, _MOST_RANKED = 64, 3000  # and matrices; more would take longer than most fits
+_MAX_CHANNELS, _MAX_MATRICES = 64, 3000  # more would take longer than most fits
 _FOLDS, _REPEATS = 4, 2
-_MONTAGES = "colin27_1005", "standard_1005"  # the same electrodes, since MNE 1.13 and before
+_MONTAGES = "colin27_1005", "standard_1005"  # the same electrodes: since MNE 1.13, and before it
 
 
 class ChannelImportanceDisplay(Display):
@@ -44,13 +44,10 @@ class ChannelImportanceDisplay(Display):
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw one row for every set of channels, the most important at the top."""
-        rows = self.found.table()
-        ax = self._take(ax, (7.0, 1.2 + 0.3 * len(rows)))
-        colours = [BEST if row.p_value < SIGNIFICANT else COLOUR for row in rows]
-        shown = zip(rows, colours, strict=True)
-        draw_ranking(
-            ax, [(row.name, row.importance, row.standard_error, one) for row, one in shown]
-        )
+        table = self.found.table()
+        rows = [(row.name, row.importance, row.standard_error) for row in table]
+        ax = self._set_axes(ax, (7.0, 1.2 + 0.3 * len(rows)))
+        draw_ranking(ax, rows, [BEST if row.p_value < SIGNIFICANT else COLOUR for row in table])
         ax.axvline(0, color="#bbbbbb", linewidth=1, zorder=0)
         ax.set_xlabel("accuracy lost, in points")
         ax.set_title(f"{self.found.n_matrices} matrices, {self.found.accuracy:.1%} right")
@@ -62,32 +59,34 @@ def channel_sections(
 ) -> list[Section]:
     """Rank channels by a quick classifier, and map them on a scalp if MNE knows all names."""
     d = X.shape[-1]
-    if d > _MOST_CHANNELS or len(X) > _MOST_RANKED:
+    if d > _MAX_CHANNELS or len(X) > _MAX_MATRICES:
         text = (
             f"Channels of {len(X)} matrices of size {d} are not ranked, as this would take longer "
-            f"than the fit. Up to {_MOST_RANKED} matrices and {_MOST_CHANNELS} channels are; "
+            f"than the fit. Up to {_MAX_MATRICES} matrices and {_MAX_CHANNELS} channels are; "
             "divlearn.channel_importance ranks more."
         )
         return [text_section(_TITLE, text)]
-    named = [f"channel {k + 1}" for k in range(d)] if names is None else names
+    channels = [f"channel {k + 1}" for k in range(d)] if names is None else names
     model = TangentClassifier(random_state=0)
     try:
-        found = channel_importance(model, X, y, named, n_repeats=_REPEATS, cv=_FOLDS, groups=groups)
+        importance = channel_importance(
+            model, X, y, channels, n_repeats=_REPEATS, cv=_FOLDS, groups=groups
+        )
     except ValueError as error:
         return [text_section(_TITLE, f"Channels are not ranked: {error}.")]
     note = (
         "What a quick classifier, TangentClassifier(), loses on held-out matrices if each channel "
         "is permuted among them, with standard errors and p-values adjusted for all channels. With "
-        f"all channels it is right for {found.accuracy:.1%}. divlearn.channel_importance measures "
-        "the model itself."
+        f"all channels it is right for {importance.accuracy:.1%}. divlearn.channel_importance "
+        "measures the model itself."
     )
-    scalp = [] if names is None else _scalp_map(found)
-    return [ranking_section(_TITLE, found, note), *scalp]
+    scalp = [] if names is None else _scalp_map(importance)
+    return [ranking_section(_TITLE, importance, note), *scalp]
 
 
-def ranking_section(title: str, found: ChannelImportance, note: str) -> Section:
-    """Make a table of importances, the most important first; those that matter are bold."""
-    rows, formats = found.table(), {"accuracy lost, points": ".1f", "p": ".2g"}
+def ranking_section(title: str, importance: ChannelImportance, note: str) -> Section:
+    """Make a table of importances, the most important first; significant ones are bold."""
+    rows, formats = importance.table(), {"accuracy lost, points": ".1f", "p": ".2g"}
     return table_section(
         title,
         ["channels", *formats],
@@ -98,24 +97,26 @@ def ranking_section(title: str, found: ChannelImportance, note: str) -> Section:
     )
 
 
-def _scalp_map(found: ChannelImportance) -> list[Section]:
-    """Draw importances at the positions of electrodes; nothing without MNE, or for other names."""
+def _scalp_map(importance: ChannelImportance) -> list[Section]:
+    """Draw importances at the positions of electrodes, if MNE is installed and knows all names."""
     try:
         mne = import_module("mne")
     except ImportError:
         return []
-    names, built_in = list(found.channels), mne.channels.get_builtin_montages()
-    montages = [mne.channels.make_standard_montage(one) for one in _MONTAGES if one in built_in]
+    names, built_in = list(importance.channels), mne.channels.get_builtin_montages()
+    montages = [mne.channels.make_standard_montage(name) for name in _MONTAGES if name in built_in]
     if not montages or not set(names) <= set(montages[0].ch_names):
         return []
     figure = import_module("matplotlib.figure").Figure((5.0, 4.2), layout="constrained")
     ax, info = figure.add_subplot(), mne.create_info(names, 1.0, "eeg").set_montage(montages[0])
-    image, _ = mne.viz.plot_topomap(100 * found.importances, info, axes=ax, names=names, show=False)
+    image, _ = mne.viz.plot_topomap(
+        100 * importance.importances, info, axes=ax, names=names, show=False
+    )
     figure.colorbar(image, ax=ax, label="accuracy lost, points")
-    drawn = BytesIO()
-    figure.savefig(drawn, format="png", dpi=150)
+    png = BytesIO()
+    figure.savefig(png, format="png", dpi=150)
     content = {
-        "source": f"data:image/png;base64,{b64encode(drawn.getvalue()).decode('ascii')}",
+        "source": f"data:image/png;base64,{b64encode(png.getvalue()).decode('ascii')}",
         "text": "Scalp map of the accuracy lost without each channel.",
     }
     return [Section("image", "Scalp map", content, "The ranking above, drawn by MNE.")]

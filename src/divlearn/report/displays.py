@@ -37,8 +37,8 @@ class Display:
     ax_: Axes
     figure_: Any
 
-    def _take(self, ax: Axes | None, size: tuple[float, float]) -> Axes:
-        """Keep the given axes, or those of a new figure, which notebooks show."""
+    def _set_axes(self, ax: Axes | None, size: tuple[float, float]) -> Axes:
+        """Store the axes, by default those of a new figure, which notebooks show."""
         if ax is None:
             import_extra("matplotlib", "the picture needs matplotlib", "plot")
             from matplotlib import pyplot
@@ -50,10 +50,10 @@ class Display:
         return ax
 
 
-def draw_ranking(ax: Axes, rows: Sequence[tuple[str, float, float, str]]) -> None:
-    """Draw a share in percent with its error for each name, in its colour, from the top."""
-    for place, (_, share, error, colour) in enumerate(rows):
-        ax.errorbar(100 * share, place, xerr=100 * error, fmt="o", capsize=4, color=colour)
+def draw_ranking(ax: Axes, rows: Sequence[tuple[str, float, float]], colours: list[str]) -> None:
+    """Draw rows of (name, share, standard error) in percent, the first at the top."""
+    for y, (_, share, error) in enumerate(rows):
+        ax.errorbar(100 * share, y, xerr=100 * error, fmt="o", capsize=4, color=colours[y])
     ax.set_yticks(range(len(rows)), [name for name, *_ in rows])
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.grid(axis="x", alpha=0.3)
@@ -80,11 +80,10 @@ class EvaluationDisplay(Display):
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw one row for every classifier, the best at the top."""
-        rows = self.evaluation.table()
-        ax = self._take(ax, (7.0, 1.2 + 0.4 * len(rows)))
-        colours = [BEST, *[COLOUR] * (len(rows) - 1)]
-        shown = zip(rows, colours, strict=True)
-        draw_ranking(ax, [(row.name, row.accuracy, row.standard_error, one) for row, one in shown])
+        table = self.evaluation.table()
+        rows = [(row.name, row.accuracy, row.standard_error) for row in table]
+        ax = self._set_axes(ax, (7.0, 1.2 + 0.4 * len(rows)))
+        draw_ranking(ax, rows, [BEST, *[COLOUR] * (len(rows) - 1)])
         ax.set_xlabel("accuracy in %, with its standard error")
         ax.set_title(f"{self.evaluation.n_matrices} matrices, {self.evaluation.n_folds} folds")
         return self
@@ -107,7 +106,7 @@ class MatrixDisplay(Display):
 
     def plot(self, ax: Axes | None = None, *, title: str = "") -> Self:
         """Draw the correlations as a heat map."""
-        ax = self._take(ax, (5.0, 4.2))
+        ax = self._set_axes(ax, (5.0, 4.2))
         image = ax.imshow(correlations(self.matrix), cmap="RdBu_r", vmin=-1, vmax=1)
         self.figure_.colorbar(image, ax=ax, label="correlation")
         ax.set_title(title)
@@ -140,17 +139,19 @@ class ClusterDisplay(Display):
     ) -> Self:
         """Draw matrices X, shape (n_matrices, d, d), by the components of their logarithms."""
         matrices, centers = check_new(estimator, X), centers_of(estimator)
-        # A column of zeros: 1 x 1 matrices have one direction.
-        both = [np.pad(log_vectors(some), ((0, 0), (0, 1))) for some in (matrices, centers)]
-        points, places = map(PCA(2, svd_solver="full").fit(both[0]).transform, both)
-        return cls(points, estimator.predict(matrices), places).plot(ax)
+        # A column of zeros gives 1 x 1 matrices a second direction.
+        vectors = np.pad(log_vectors(matrices), ((0, 0), (0, 1)))
+        center_vectors = np.pad(log_vectors(centers), ((0, 0), (0, 1)))
+        pca = PCA(2, svd_solver="full").fit(vectors)
+        labels = estimator.predict(matrices)
+        return cls(pca.transform(vectors), labels, pca.transform(center_vectors)).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw the points in the colours of their clusters, and the numbers of the centres."""
-        ax = self._take(ax, (6.5, 5.2))
+        ax = self._set_axes(ax, (6.5, 5.2))
         ax.scatter(self.points[:, 0], self.points[:, 1], c=self.labels, cmap="tab20", s=18)
-        for number, place in enumerate(self.centers):
-            ax.annotate(str(number), place, ha="center", va="center", color=INK, bbox=LABEL)
+        for number, center in enumerate(self.centers):
+            ax.annotate(str(number), center, ha="center", va="center", color=INK, bbox=LABEL)
         ax.set(xlabel="first principal component", ylabel="second principal component")
         return self
 
@@ -178,7 +179,7 @@ class BICDisplay(Display):
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw the curve with the lowest value marked."""
-        ax = self._take(ax, (6.5, 5.2))
+        ax = self._set_axes(ax, (6.5, 5.2))
         best = min(self.bics, key=self.bics.__getitem__)
         ax.plot(list(self.bics), list(self.bics.values()), "o-", color=COLOUR)
         ax.plot(best, self.bics[best], "*", color=BEST, markersize=16)
@@ -209,7 +210,7 @@ class WeightsDisplay(Display):
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw one bar for every member, the heaviest at the top."""
-        ax = self._take(ax, (6.5, 5.2))
+        ax = self._set_axes(ax, (6.5, 5.2))
         names = sorted(self.weights, key=self.weights.__getitem__)
         bars = ax.barh(names, [self.weights[name] for name in names], color=COLOUR)
         ax.bar_label(bars, [f"{self.accuracies[name]:.1%}" for name in names], padding=4)
@@ -245,31 +246,31 @@ class PlaneDisplay(Display):
         groups: ArrayLike | None = None,
         ax: Axes | None = None,
     ) -> Self:
-        """Draw `plane_map` of labelled matrices, and what an estimator fitted to them learned."""
+        """Draw `plane_map` of labelled matrices, and the points that a fitted estimator learned."""
         points = [(alpha, beta) for alpha, beta, _ in learned_points(estimator)]
         return cls(plane_map(X, y, groups=groups), points).plot(ax)
 
     def plot(self, ax: Axes | None = None, *, title: str = "") -> Self:
         """Draw a heat map with the named divergences, the best point and learned points."""
-        ax = self._take(ax, (7.5, 7.0))
-        shown = _describe(self.plane)
-        _draw_map(ax, self.plane, shown)
+        ax = self._set_axes(ax, (7.5, 7.0))
+        content = _describe(self.plane)
+        _draw_map(ax, self.plane, content)
         ax.annotate(
-            shown.note, (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points"
+            content.note, (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points"
         )
-        _mark_named(ax, self.plane, shown.named)
+        _mark_named(ax, self.plane, content.named)
         if len(self.learned):
             points = np.transpose(self.learned)
             ax.plot(*points, "o", color=BEST, markeredgecolor="white", label="learned")
         star = ax.plot(*self.plane.best, "*", color=BEST, markersize=20, zorder=5)[0]
-        star.set(linestyle="none", markeredgecolor="white", label=shown.best)
+        star.set(linestyle="none", markeredgecolor="white", label=content.best)
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), frameon=False, fontsize=12)
         ax.set_title(title, loc="left", fontweight="bold", fontsize=14, pad=26)
         return self
 
 
-class _Shown(NamedTuple):
-    """What a map shows: values, in percent unless there is a floor, and texts."""
+class _MapContent(NamedTuple):
+    """Values of a map, in percent unless there is a floor, and texts."""
 
     values: RealArray
     label: str
@@ -279,55 +280,55 @@ class _Shown(NamedTuple):
     floor: float | None = None
 
 
-def _describe(plane: PlaneMap | WhichDivergence) -> _Shown:
-    about = f"{plane.n_matrices} matrices"
+def _describe(plane: PlaneMap | WhichDivergence) -> _MapContent:
+    sample = f"{plane.n_matrices} matrices"
     if isinstance(plane, PlaneMap):
         n_ties = len(plane.best_points) - 1
         ties = f"  ({n_ties} other{'s' * (n_ties > 1)} tie)" if n_ties else ""
-        noise = 100 * plane.standard_error.max()
-        return _Shown(
+        largest_error = 100 * plane.standard_error.max()
+        return _MapContent(
             100 * plane.accuracy,
             "leave-one-out 1-NN accuracy",
             {name: f"{accuracy:.1%}" for name, accuracy in plane.named.items()},
             f"best point {format_point(plane.best)}  {plane.at(*plane.best):.1%}{ties}",
-            f"{about}; standard error at most {noise:.1f} percentage points",
+            f"{sample}; standard error at most {largest_error:.1f} percentage points",
         )
     if plane.criterion == "accuracy":
-        return _Shown(
+        return _MapContent(
             100 * plane.map,
             f"held-out 1-NN {plane.measure}",
             {name: f"{row.score:.1%}" for name, row in plane.named.items()},
             f"learned point {format_point(plane.best)}  {plane.score:.1%}",
-            about,
+            sample,
         )
-    lost = plane.map - plane.score
-    return _Shown(
-        lost,
+    relative = plane.map - plane.score
+    return _MapContent(
+        relative,
         "log-likelihood per matrix",
         {name: f"{-row.difference:.3f}" for name, row in plane.named.items()},
         "maximum ({:.3g}, {:.3g})".format(*plane.best),
-        f"{about}; values are relative to the maximum",
-        max(np.nanmin(lost), -LEVELS),
+        f"{sample}; values are relative to the maximum",
+        max(np.nanmin(relative), -LEVELS),
     )
 
 
-def _draw_map(ax: Axes, plane: PlaneMap | WhichDivergence, shown: _Shown) -> None:
+def _draw_map(ax: Axes, plane: PlaneMap | WhichDivergence, content: _MapContent) -> None:
     image = ax.pcolormesh(
         edges(plane.alphas),
         edges(plane.betas),
-        shown.values.T,
+        content.values.T,
         cmap="cividis",
-        vmin=shown.floor,
-        vmax=None if shown.floor is None else 0,
+        vmin=content.floor,
+        vmax=None if content.floor is None else 0,
     )
-    # An inset keeps the bar as high as the map in every layout.
-    bar = ax.figure.canvas.figure.colorbar(  # of the whole figure, also from inside a subfigure
+    # An inset gives the bar the height of the map in every layout.
+    bar = ax.figure.canvas.figure.colorbar(  # a subfigure has no such method
         image,
         cax=ax.inset_axes((1.025, 0, 0.045, 1)),
-        format="%.1f%%" if shown.floor is None else None,
-        extend="neither" if shown.floor is None else "min",
+        format="%.1f%%" if content.floor is None else None,
+        extend="neither" if content.floor is None else "min",
     )
-    bar.set_label(shown.label, fontsize=12, labelpad=8)
+    bar.set_label(content.label, fontsize=12, labelpad=8)
     bar.outline.set_visible(False)
     ax.set_box_aspect(1)
     ax.set_xlabel(r"$\alpha$", fontsize=15)
@@ -336,9 +337,9 @@ def _draw_map(ax: Axes, plane: PlaneMap | WhichDivergence, shown: _Shown) -> Non
 
 
 def _mark_named(ax: Axes, plane: PlaneMap | WhichDivergence, texts: dict[str, str]) -> None:
-    """Mark named points, each label on the side where there is room."""
-    both = edges(plane.alphas), edges(plane.betas)
-    lower, upper = (np.array([axis[end] for axis in both]) for end in (0, -1))
+    """Mark named points, each with a label on the side with enough room."""
+    limits = edges(plane.alphas), edges(plane.betas)
+    lower, upper = (np.array([axis[end] for axis in limits]) for end in (0, -1))
     star = (plane.best - lower) / (upper - lower)
     for name, text in texts.items():
         point = NAMED[name].alpha, NAMED[name].beta

@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 CLEAR = "rgba(0, 0, 0, 0)"
-_MARKED = 60  # points up to which a curve has marks
-_STEPS = 10  # places up to which a curve has a number at each
-_CELLS = 64  # along a side of a matrix; more would be too small to see and too large to send
+_MAX_MARKERS = 60  # points of a curve with a marker at each
+_MAX_STEPS = 10  # points of a curve with a tick at each
+_MAX_CELLS = 64  # along a side of a matrix; more would be too small to see and too large to send
 _COLUMNS, _TILES = 3, 6  # matrices in a row, and in a figure
-_PLACES = ["", *map(str, range(2, _TILES + 1))]  # ends of the names of axes
+_AXIS_SUFFIXES = ["", *map(str, range(2, _TILES + 1))]
 _DECIMALS = 3  # of correlations in the data
-_WRITTEN = 12  # classes up to which cells hold counts
-_TICKS = 16  # labels of classes that fit along an axis on a phone
-_MISTAKES = 5  # listed below a matrix
-_NAME = 10  # letters of the name of a matrix
-_LETTERS = 18  # in a line above a matrix
+_MAX_WITH_COUNTS = 12  # classes of a confusion matrix with counts in its cells
+_MAX_TICKS = 16  # labels of classes that fit along an axis on a phone
+_N_MISTAKES = 5  # listed below a matrix
+_NAME_LENGTH = 10  # of the name of a matrix
+_LINE_LENGTH = 18  # of a line above a matrix
 
 
 def plotly() -> Any:
@@ -43,12 +43,12 @@ def draw(traces: Sequence[BaseTraceType], **layout: object) -> Figure:
 
 
 def literal(text: str) -> str:
-    """Escape a text that plotly would search for markup."""
+    """Escape markup in a text for plotly."""
     return html.escape(text, quote=False)
 
 
 def shorten(text: str, length: int) -> str:
-    """Cut out the middle of a long text: names often differ in a number at the end."""
+    """Cut out the middle of a long text, because names often differ in a number at the end."""
     end = length // 3
     return text if len(text) <= length else f"{text[: length - 1 - end]}…{text[-end:]}"
 
@@ -56,14 +56,14 @@ def shorten(text: str, length: int) -> str:
 def curves_section(
     title: str, curves: Mapping[str, ArrayLike], x_label: str, y_label: str, note: str = ""
 ) -> Section:
-    """Draw curves, heights over 0, 1, ... or (places, heights)."""
+    """Draw curves: y over 0, 1, ..., or (x, y)."""
     points = {}
     for name, values in curves.items():
         y = np.asarray(values, dtype=np.float64)
         points[name] = y if y.ndim == 2 else np.stack([np.arange(len(y)), y])
     traces = [
         plotly().Scatter(
-            mode="lines+markers" if len(x) <= _MARKED else "lines",
+            mode="lines+markers" if len(x) <= _MAX_MARKERS else "lines",
             name=literal(shorten(name, 40)),
             x=x,
             y=y,
@@ -72,10 +72,10 @@ def curves_section(
         for name, (x, y) in points.items()
     ]
     steps = max((len(x) for x, _ in points.values()), default=0)
-    whole = {"dtick": 1} if steps <= _STEPS else {}
+    integer_ticks = {"dtick": 1} if steps <= _MAX_STEPS else {}
     figure = draw(
         traces,
-        xaxis={"title": {"text": literal(x_label)}, "showgrid": False, **whole},
+        xaxis={"title": {"text": literal(x_label)}, "showgrid": False, **integer_ticks},
         yaxis={"title": {"text": literal(y_label)}},
         hovermode="x unified",
         showlegend=len(traces) > 1,
@@ -86,7 +86,7 @@ def curves_section(
         if len(x)
     ]
     text = f"{y_label} over {x_label}: {'; '.join(lines)}."
-    rows = [(name, *point) for name, both in points.items() for point in both.T]
+    rows = [(name, *point) for name, curve in points.items() for point in curve.T]
     data = [("curve", x_label, y_label), *rows]
     return Section("curves", title, note=note, charts=[Chart(figure, text)], data=data)
 
@@ -100,45 +100,45 @@ def confusion_section(
 ) -> Section:
     """Draw counts of predicted classes by classifier, one row for every true class.
 
-    ``remarks`` follow the shares of right predictions of the classifiers they name.
+    ``remarks``, by classifier, follow the share of right predictions.
     """
     names = [str(name) for name in classes]
     charts, data = [], [("classifier", "true class", *names)]
-    for number, (owner, matrix) in enumerate(matrices.items()):
+    for number, (classifier, matrix) in enumerate(matrices.items()):
         counts = np.asarray(matrix, dtype=np.int64)
         total, right = counts.sum(), counts.trace()
         share = f" ({right / total:.1%})" if total else ""
-        verdict = f"{owner}: {right:,} of {total:,} are right{share}."
-        verdict = " ".join(filter(None, [verdict, (remarks or {}).get(owner)]))
+        verdict = f"{classifier}: {right:,} of {total:,} are right{share}."
+        verdict = " ".join(filter(None, [verdict, (remarks or {}).get(classifier)]))
         text, mistakes = f"Confusion matrix. {verdict}", _mistakes(names, counts)
         if mistakes:
             verdict += " Most frequent mistakes:"
         figure, anchor = _confusion(names, counts), confusion_anchor(number)
         charts.append(Chart(figure, text, verdict, mistakes, anchor))
-        data += [(owner, name, *row) for name, row in zip(names, counts, strict=True)]
+        data += [(classifier, name, *row) for name, row in zip(names, counts, strict=True)]
     content = {"count": len(names), "more": f"{len(charts) - 1} more"}
     return Section("confusion", title, content, note, charts, data)
 
 
 def confusion_anchor(number: int) -> str:
-    """Return the place on the page of one of the matrices, for links to it."""
+    """Return the id of a confusion matrix on the page, for links."""
     return f"confusion-{number}"
 
 
 def _confusion(names: Sequence[str], counts: Indices) -> Figure:
     size, totals = len(names), counts.sum(axis=1)
     shares = counts / np.maximum(totals, 1)[:, None]
-    known = [literal(name) for name in names]
+    escaped = [literal(name) for name in names]
     hovers = [
         [
-            f"true: <b>{known[i]}</b><br>predicted: <b>{known[j]}</b><br>"
+            f"true: <b>{escaped[i]}</b><br>predicted: <b>{escaped[j]}</b><br>"
             f"{counts[i, j]} of {totals[i]} ({shares[i, j]:.1%})"
             for j in range(size)
         ]
         for i in range(size)
     ]
     cells = plotly().Heatmap(
-        # The root lets single mistakes be seen among hundreds of right answers.
+        # The square root makes a single mistake visible among hundreds of right predictions.
         z=np.sqrt(shares) * (2 * np.eye(size) - 1),
         coloraxis="coloraxis2",
         xgap=2 if size <= 40 else 0,
@@ -146,12 +146,12 @@ def _confusion(names: Sequence[str], counts: Indices) -> Figure:
         hovertext=hovers,
         hoverinfo="text",
     )
-    if size <= _WRITTEN:
+    if size <= _MAX_WITH_COUNTS:
         cells.update(text=np.where(counts, counts.astype(str), ""), texttemplate="%{text}")
-    places = range(0, size, -(-size // _TICKS) or 1)
+    ticks = range(0, size, -(-size // _MAX_TICKS) or 1)
     axis = {
-        "tickvals": [*places],
-        "ticktext": [literal(shorten(names[place], 12)) for place in places],
+        "tickvals": [*ticks],
+        "ticktext": [literal(shorten(names[tick], 12)) for tick in ticks],
         "showgrid": False,
         "constrain": "domain",
     }
@@ -166,12 +166,12 @@ def _confusion(names: Sequence[str], counts: Indices) -> Figure:
 
 def _mistakes(names: Sequence[str], counts: Indices) -> list[str]:
     wrong = counts - np.diag(counts.diagonal())
-    order = np.argsort(-wrong, axis=None, kind="stable")[:_MISTAKES]
-    places = [divmod(int(place), len(names)) for place in order]
+    order = np.argsort(-wrong, axis=None, kind="stable")[:_N_MISTAKES]
+    cells = [divmod(int(index), len(names)) for index in order]
     return [
         f"{names[row]} predicted as {names[column]}: {wrong[row, column]:,} of "
         f"{counts[row].sum():,}"
-        for row, column in places
+        for row, column in cells
         if wrong[row, column]
     ]
 
@@ -188,11 +188,13 @@ def matrices_section(
 
     ``uses``, >= 0, are in any unit; their shares are shown with names and texts.
     """
-    used = np.asarray(uses, dtype=np.float64)
-    order = np.argsort(-used, kind="stable")
-    stack, shares = np.asarray(matrices, dtype=np.float64)[order], used[order] / (used.sum() or 1.0)
+    counts = np.asarray(uses, dtype=np.float64)
+    order = np.argsort(-counts, kind="stable")
+    stack = np.asarray(matrices, dtype=np.float64)[order]
+    shares = counts[order] / (counts.sum() or 1.0)
     heads = [
-        f"{shorten(names[k], _NAME)}: {share:.1%}" for k, share in zip(order, shares, strict=True)
+        f"{shorten(names[k], _NAME_LENGTH)}: {share:.1%}"
+        for k, share in zip(order, shares, strict=True)
     ]
     captions = [(head, texts[k]) for head, k in zip(heads, order, strict=True)]
     n_rows = min(-(-len(stack) // _COLUMNS), _TILES // _COLUMNS)
@@ -220,7 +222,7 @@ def matrices_section(
 def _tiles(matrices: RealArray, captions: Sequence[tuple[str, str]], n_rows: int) -> Figure:
     """Draw a few matrices as heat maps side by side."""
     size = matrices.shape[-1]
-    starts = np.arange(0, size, -(-size // _CELLS))
+    starts = np.arange(0, size, -(-size // _MAX_CELLS))
     means = _group_means(_group_means(correlations(matrices), starts).swapaxes(1, 2), starts)
     deviations = _group_means(np.sqrt(np.diagonal(matrices, axis1=1, axis2=2)), starts)
     rows = [
@@ -228,7 +230,7 @@ def _tiles(matrices: RealArray, captions: Sequence[tuple[str, str]], n_rows: int
         for first, last in zip(starts, [*(starts[1:] - 1), size - 1], strict=True)
     ]
     traces = []
-    for place, values, scales in zip(_PLACES, means, deviations, strict=False):
+    for suffix, values, scales in zip(_AXIS_SUFFIXES, means, deviations, strict=False):
         labels = [
             f"{row} (standard deviation {scale:.3g})"
             for row, scale in zip(rows, scales, strict=True)
@@ -237,8 +239,8 @@ def _tiles(matrices: RealArray, captions: Sequence[tuple[str, str]], n_rows: int
             z=np.round(values, 2),
             x=labels,
             y=labels,
-            xaxis=f"x{place}",
-            yaxis=f"y{place}",
+            xaxis=f"x{suffix}",
+            yaxis=f"y{suffix}",
             coloraxis="coloraxis",
             hovertemplate="row %{y}<br>column %{x}<br>correlation %{z:.2f}<extra></extra>",
         )
@@ -253,27 +255,27 @@ def _titles(captions: Sequence[tuple[str, str]]) -> list[dict[str, object]]:
             "text": "<br>".join([f"<b>{literal(head)}</b>", *map(literal, lines)]),
             "x": 0.5,
             "y": 1,
-            "xref": f"x{place} domain",
-            "yref": f"y{place} domain",
+            "xref": f"x{suffix} domain",
+            "yref": f"y{suffix} domain",
             "yanchor": "bottom",
             "showarrow": False,
             "font": {"size": 11},
             "bgcolor": CLEAR,
         }
-        for place, (head, text) in zip(_PLACES, captions, strict=False)
-        for lines in [wrap(text, _LETTERS, max_lines=2)]
+        for suffix, (head, text) in zip(_AXIS_SUFFIXES, captions, strict=False)
+        for lines in [wrap(text, _LINE_LENGTH, max_lines=2)]
     ]
 
 
 def _tile_layout(n_rows: int) -> dict[str, object]:
     grid = {"rows": n_rows, "columns": _COLUMNS, "pattern": "independent"}
-    places = _PLACES[: n_rows * _COLUMNS]
+    suffixes = _AXIS_SUFFIXES[: n_rows * _COLUMNS]
     axis = {"visible": False, "type": "category", "constrain": "domain"}
     bar = {"orientation": "h", "thickness": 10, "len": 0.5, "y": -0.05, "yanchor": "top"}
     ticks = {"outlinewidth": 0, "tickvals": [-1, 0, 1], "title": {"text": "correlation"}}
     return {
-        **{f"xaxis{place}": axis for place in places},
-        **{f"yaxis{place}": {**axis, "autorange": "reversed"} for place in places},
+        **{f"xaxis{suffix}": axis for suffix in suffixes},
+        **{f"yaxis{suffix}": {**axis, "autorange": "reversed"} for suffix in suffixes},
         "grid": {**grid, "xgap": 0.2, "ygap": 0.45},
         "coloraxis": {"cmin": -1, "cmax": 1, "colorbar": {**bar, **ticks}},
         "margin": {"l": 10, "t": 50, "b": 60},
@@ -287,6 +289,6 @@ def correlations(matrices: RealArray) -> RealArray:
 
 
 def _group_means(values: RealArray, starts: Indices) -> RealArray:
-    """Means along the last axis of the groups that begin at the given places."""
+    """Means along the last axis of the groups that begin at the given indices."""
     counts = np.diff([*starts, values.shape[-1]])
     return np.add.reduceat(values, starts, axis=-1) / counts

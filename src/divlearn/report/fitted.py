@@ -36,11 +36,11 @@ from divlearn.report.sections import (
 from divlearn.spd import check_spd
 
 _BASELINES = ("1-NN, AIRM", "linear SVM, log-Euclidean")
-_MOST_COMPARED = 3000  # matrices that baselines are fitted to; pairs of more take minutes
-_MOST_MAPPED = 1000  # matrices whose pairs are all compared
-_MOST_POINTS = 600
+_MAX_COMPARED = 3000  # matrices that baselines are fitted to; pairs of more take minutes
+_MAX_MAPPED = 1000  # matrices on a map of the plane, which compares all pairs
+_MAX_POINTS = 600
 _FOLDS = 4
-_MOST_CLASSES = 30  # columns of a table
+_MAX_CLASSES = 30  # columns of a table
 
 
 def classifier_page(
@@ -74,18 +74,18 @@ def classifier_page(
     sections: list[Section] = []
     if getattr(model, "members_", {}):
         sections.append(_members(model))
-    found = held_out_predictions(model, y, groups)
-    if found is not None:
-        sentence = _say_accuracy(found)
+    evaluation = held_out_predictions(model, y, groups)
+    if evaluation is not None:
+        sentence = _say_accuracy(evaluation)
         note = "Rows are true classes, columns predicted ones, of held-out matrices."
-        counts = {name: found.confusion(name)}
+        counts = {name: evaluation.confusion(name)}
         sections.append(confusion_section("Confusion matrix", classes.tolist(), counts, note))
     sections += _divergence_sections(model, X, y, groups)
-    if found is not None:
-        section = compare_with_baselines(found, X, y, groups)
+    if evaluation is not None:
+        section = compare_with_baselines(evaluation, X, y, groups)
         sections += [section] if section is not None else []
     names = getattr(model, "feature_names_in_", None)
-    channels = None if names is None else [str(one) for one in names]
+    channels = None if names is None else list(map(str, names))
     sections += channel_sections(X, y, groups, channels)
     if hasattr(model, "message_"):
         sections.append(text_section("How the fit ended", as_sentence(model.message_)))
@@ -96,7 +96,7 @@ def classifier_page(
 def _divergence_sections(
     model: BaseEstimator, X: RealArray, y: Labels, groups: Labels | None
 ) -> list[Section]:
-    """Show what IDDL learned, or the plane of divergences with the chosen one."""
+    """Show the atoms of IDDL, or the plane of divergences with the chosen one."""
     plane = map_training_data(X, y, groups)
     learner = find_iddl(model)
     if learner is not None:
@@ -108,12 +108,13 @@ def _divergence_sections(
     return [map_section(plane, chosen, "chosen", star)]
 
 
-def _say_accuracy(found: Evaluation) -> str:
-    name, p_value = found.best, found.p_chance
+def _say_accuracy(evaluation: Evaluation) -> str:
+    name, p_value = evaluation.best, evaluation.p_chance
     verdict = "better than chance" if p_value < SIGNIFICANT else "not significantly above chance"
     return (
-        f"{name} has an accuracy of {found.accuracy(name):.1%} on {len(found.rows)} held-out "
-        f"matrices of {len(np.unique(found.codes))} classes, {verdict} (p = {p_value:.2g})."
+        f"{name} has an accuracy of {evaluation.accuracy(name):.1%} on {len(evaluation.rows)} "
+        f"held-out matrices of {len(np.unique(evaluation.codes))} classes, {verdict} "
+        f"(p = {p_value:.2g})."
     )
 
 
@@ -122,13 +123,13 @@ def iddl_sections(model: IDDLClassifier, X: RealArray, plane: PlaneMap | None) -
     note = "Small marks are the learned divergences of atoms."
     points, n_atoms = learned_points(model), len(model.atoms_)
     pairs = np.reshape([point[:2] for point in points], (n_atoms, -1, 2)).tolist()
-    shown = points[:_MOST_POINTS]
+    shown = points[:_MAX_POINTS]
     captions = [
         "; ".join(f"({a:.2g},\N{NO-BREAK SPACE}{b:.2g})" for a, b in atom) for atom in pairs
     ]
-    where = "with their (alpha, beta)"
-    if len(set(captions)) == 1:  # fixed pairs: said once
-        where = f"all with (alpha, beta) = {captions[0]}"
+    parameters = "with their (alpha, beta)"
+    if len(set(captions)) == 1:  # fixed pairs, written once
+        parameters = f"all with (alpha, beta) = {captions[0]}"
         captions = [""] * n_atoms
     return [
         plane_section("Learned divergences", learned=shown, note=f"{note} Circles have names.")
@@ -142,7 +143,7 @@ def iddl_sections(model: IDDLClassifier, X: RealArray, plane: PlaneMap | None) -
             [f"atom {k}" for k in range(n_atoms)],
             captions,
             note="The SPD matrices that divergences are measured to, drawn as correlations, "
-            f"{where}. Percentages are the shares of matrices nearest to each atom.",
+            f"{parameters}. Percentages are the shares of matrices nearest to each atom.",
         ),
     ]
 
@@ -179,7 +180,7 @@ def _members(model: BaseEstimator) -> Section:
 
 def map_training_data(X: RealArray, y: Labels, groups: Labels | None = None) -> PlaneMap | None:
     """Map the plane for training data, or a sample of it; None without two classes of two."""
-    order = np.random.RandomState(0).permutation(len(X))[:_MOST_MAPPED]
+    order = np.random.RandomState(0).permutation(len(X))[:_MAX_MAPPED]
     codes = np.unique(y[order], return_inverse=True)[1]
     counts = count_groups(codes, None if groups is None else groups[order])
     rows = np.sort(order[counts[codes] > 1])
@@ -193,15 +194,16 @@ def compare_with_baselines(
 ) -> Section | None:
     """Show where a model and baselines disagree; None if classes are too small, or data large."""
     smallest = int(count_groups(np.searchsorted(model.classes, y), groups).min())
-    if smallest < 2 or len(X) > _MOST_COMPARED:
+    if smallest < 2 or len(X) > _MAX_COMPARED:
         return None
-    known = default_classifiers()
-    found = evaluate(X, y, {one: known[one] for one in _BASELINES}, cv=_FOLDS, groups=groups)
-    rows = np.intersect1d(model.rows, found.rows)  # fewer after an interrupt
+    classifiers = default_classifiers()
+    baselines = {name: classifiers[name] for name in _BASELINES}
+    compared = evaluate(X, y, baselines, cv=_FOLDS, groups=groups)
+    rows = np.intersect1d(model.rows, compared.rows)  # fewer after an interrupt
     predictions = {
-        name: model.classes[codes[np.searchsorted(some.rows, rows)]].tolist()
-        for some in (model, found)
-        for name, codes in some.predictions.items()
+        name: model.classes[codes[np.searchsorted(evaluation.rows, rows)]].tolist()
+        for evaluation in (model, compared)
+        for name, codes in evaluation.predictions.items()
     }
     title = "Where the model and baselines disagree"
     return disagreement_section(title, y[rows].tolist(), predictions, names=rows.tolist())
@@ -224,14 +226,15 @@ def cluster_page(
     ----------
     model : estimator of `divlearn.cluster`, fitted
     labels : ndarray of int, shape (n_matrices,), clusters of the matrices.
-    classes : ndarray, shape (n_matrices,), or None, true classes if they are known.
+    classes : ndarray, shape (n_matrices,), or None, true classes.
     agreement : mapping of str to float, scores by name.
     summary : str, text below the answer.
     bics : mapping of int to float, optional, BIC by number of clusters.
     groups : ndarray, shape (n_matrices,), optional
-        Matrices that belong together, and are no separate evidence of agreement with classes.
+        Matrices of one group are dependent, and count as one in the test of agreement.
     stability : float, optional
-        Adjusted Rand index of clusters of random halves of the matrices, shown without classes.
+        Adjusted Rand index of clusters of random halves of the matrices, shown if there are no
+        classes.
 
     Examples
     --------
@@ -243,9 +246,9 @@ def cluster_page(
     '3 clusters agree with the classes better than chance: the adjusted Rand index is 1.00, ...'
     """
     centers = centers_of(model)
-    sections = [_centres(centers, labels)]
+    sections = [_draw_centers(centers, labels)]
     if classes is not None:
-        sections += [_scores(agreement), _cross_table(labels, classes, len(centers))]
+        sections += [_show_scores(agreement), _cross_table(labels, classes, len(centers))]
     if bics:
         curve = {"BIC": np.transpose([*bics.items()])}
         note = "Bayesian information criterion of mixtures; the lowest is best."
@@ -256,7 +259,7 @@ def cluster_page(
     return Page("Clusters", headline, sections, f"{evidence}\n{summary}")
 
 
-def _centres(centers: RealArray, labels: Indices) -> Section:
+def _draw_centers(centers: RealArray, labels: Indices) -> Section:
     sizes = np.bincount(labels, minlength=len(centers))
     names = [f"cluster {k}" for k in range(len(sizes))]
     texts = [f"{size} matrices" for size in sizes]
@@ -270,12 +273,12 @@ def say_clusters(
     groups: Labels | None = None,
     stability: float = math.nan,
 ) -> tuple[str, str]:
-    """Say how well clusters agree with classes or are stable, and what this rests on."""
+    """Say how well clusters agree with classes or how stable they are; then the evidence."""
     sizes = np.bincount(labels)
     sizes = sizes[sizes > 0]
     if len(sizes) == 1:
         return f"All {len(labels)} matrices are in one cluster.", ""
-    counted = f"{len(labels)} matrices, {sizes.min()} to {sizes.max()} in a cluster"
+    counts = f"{len(labels)} matrices, {sizes.min()} to {sizes.max()} in a cluster"
     scale = "where 1 is perfect and 0 is chance"
     if classes is not None:
         p_value, index = p_agreement(classes, labels, groups), adjusted_rand_score(classes, labels)
@@ -283,18 +286,18 @@ def say_clusters(
         return (
             f"{len(sizes)} clusters agree with the classes {verdict}: the adjusted Rand index is "
             f"{index:.2f}, {scale}.",
-            f"{counted}; p = {p_value:.2g} by a permutation test.",
+            f"{counts}; p = {p_value:.2g} by a permutation test.",
         )
     if math.isnan(stability):
-        return f"There are {len(sizes)} clusters.", f"{counted}."
+        return f"There are {len(sizes)} clusters.", f"{counts}."
     return (
         f"{len(sizes)} clusters; their stability is {stability:.2f}, {scale}.",
-        f"{counted}. Stability is the adjusted Rand index of clusters of random halves of the "
+        f"{counts}. Stability is the adjusted Rand index of clusters of random halves of the "
         "matrices.",
     )
 
 
-def _scores(agreement: Mapping[str, float]) -> Section:
+def _show_scores(agreement: Mapping[str, float]) -> Section:
     note = "1 is perfect agreement. Random clusters have F1 and NMI above 0, and ARI about 0."
     rows, formats = list(agreement.items()), {"value": ".3f"}
     title = "Agreement with the classes"
@@ -305,10 +308,10 @@ def _cross_table(labels: Indices, classes: Labels, n_clusters: int) -> Section:
     names, codes = np.unique(classes, return_inverse=True)
     counts = np.zeros((n_clusters, len(names)), dtype=np.intp)
     np.add.at(counts, (labels, codes), 1)
-    shown = np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[:_MOST_CLASSES])
+    shown = np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[:_MAX_CLASSES])
     headings = ["cluster", *(str(name) for name in names[shown])]
     rows = [[f"cluster {k}", *counts[k, shown].tolist()] for k in range(n_clusters)]
-    more = f" The {_MOST_CLASSES} largest of {len(names)} classes." * (len(names) > len(shown))
+    more = f" The {_MAX_CLASSES} largest of {len(names)} classes." * (len(names) > len(shown))
     note = f"Number of matrices of each class in each cluster.{more}"
     return table_section("Clusters and classes", headings, rows, note)
 

@@ -54,16 +54,16 @@ _SERIES = (
     ["#56b4e9", "#ff9a4d", "#3fcf9f", "#e39ac8", "#e0cf4a", "#b8c2cc"],
 )
 _TEMPLATES = Path(__file__).parent / "templates"
-# Names from files may hold characters that HTML forbids.
+# Names from files may contain characters that HTML forbids.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_DIGITS = 6  # significant ones; a figure shows no more
-# The frame grows to its content once that is loaded; figures have their height from the start.
+_DIGITS = 6  # significant digits of numbers in figures
+# A frame takes the height of its content when this is loaded; figures have a fixed height.
 _GROW = "this.style.height=this.contentDocument.documentElement.offsetHeight+'px'"
 
 
 @dataclass(frozen=True, eq=False)
 class Page:
-    """A report of one page, in one file that needs no network.
+    """An HTML page in a single file that needs no network.
 
     Attributes
     ----------
@@ -88,12 +88,12 @@ class Page:
     def html(self) -> str:
         """Return the page as an HTML document; this needs jinja2 and plotly.
 
-        Styles, scripts, data and the compressed plotting library are inside. A content security
+        It contains styles, scripts, data and the compressed plotting library. A content security
         policy forbids network access and any other script.
         """
-        charted = [section for section in self.sections if section.charts]
+        with_charts = [section for section in self.sections if section.charts]
         script = _join("script", "js")
-        library = _library() if charted else None
+        library = _library() if with_charts else None
         document = (
             _environment()
             .get_template("page.html")
@@ -103,7 +103,7 @@ class Page:
                 style=_join("style", "css"),
                 script=script,
                 library=library and library[0],
-                figures=library and _pack(_figures(charted)),
+                figures=library and _pack(_figures(with_charts)),
                 allowed=[_digest(script), *(library or ())[1:]],
             )
         )
@@ -139,7 +139,7 @@ def write_report(path: Path, page: Page, data_digest: str, seconds: Mapping[str,
 
 
 def plain(value: Any, digits: int | None = _DIGITS) -> Any:
-    """Turn a value into what JSON knows, with so many digits; NaN and infinity into None."""
+    """Convert a value for JSON, rounded to significant digits; NaN and infinity become None."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):
@@ -156,12 +156,13 @@ def plain(value: Any, digits: int | None = _DIGITS) -> Any:
 
 
 def _figures(sections: Sequence[Section]) -> str:
-    """Return what the script needs as JSON: figures, their data as CSV, and templates."""
-    charts = [chart.figure for section in sections for chart in section.charts]
+    """Return the input of the script as JSON: figures, their data as CSV, and templates."""
+    charts = [chart for section in sections for chart in section.charts]
+    templates = {name: _template(theme) for theme, name in enumerate(("light", "dark"))}
     content = {
-        "figures": [figure.to_plotly_json() for figure in charts],
+        "figures": [chart.figure.to_plotly_json() for chart in charts],
         "tables": [_csv(section.data) for section in sections],
-        "templates": {name: one.to_plotly_json() for name, one in _templates().items()},
+        "templates": {name: template.to_plotly_json() for name, template in templates.items()},
     }
     return json.dumps(plain(content), allow_nan=False, separators=(",", ":"))
 
@@ -172,12 +173,8 @@ def _csv(rows: Sequence[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-def _templates() -> dict[str, Template]:
-    """Return the templates of plotly that give all figures the colours of the page."""
-    return {name: _template(theme) for theme, name in enumerate(("light", "dark"))}
-
-
 def _template(theme: int) -> Template:
+    """Return the template of plotly that gives all figures the colours of the page."""
     go = plotly()
     card, ink, line = (_PALETTE[name][theme] for name in ("card", "ink", "line"))
     axis = {
@@ -242,8 +239,8 @@ def _library() -> tuple[str, str]:
 
 
 def _pack(text: str) -> str:
-    # Without a time stamp, so that the same report has the same bytes. Level 9 takes three times as
-    # long as level 6, for 2% less.
+    # There is no time stamp, so that the same report has the same bytes. Level 9 takes three times
+    # as long as level 6, and saves 2%.
     packed = gzip.compress(text.encode("utf-8", errors="replace"), 6, mtime=0)
     return b64encode(packed).decode("ascii")
 

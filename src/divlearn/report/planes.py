@@ -33,16 +33,16 @@ LEGEND = (
     "Every cell is a divergence with parameters alpha and beta; brighter is better. Circles are "
     "divergences with a name in the literature."
 )
-LEVELS = 0.5  # log-likelihood per matrix below the best that has colours of its own
+LEVELS = 0.5  # log-likelihood per matrix below the best that the colours span
 _ALPHA, _BETA = "\N{GREEK SMALL LETTER ALPHA}", "\N{GREEK SMALL LETTER BETA}"
 _CIRCLE = {"size": 13, "color": "white", "line": {"color": "#1d2329", "width": 1.5}}
 _STAR = {"symbol": "star", "size": 18, "color": "#d55e00", "line": {"color": "white", "width": 1}}
 _DOTS = {"size": 7, "color": "#d55e00", "line": {"color": "white", "width": 1}}
-_LISTED = 3  # texts of learned points at one place
-_DECIMALS = 3  # learned points that agree to so many are drawn as one
-_IN_TEXT = 20  # learned points in the alternative text
+_N_TEXTS = 3  # texts listed for learned points that coincide
+_DECIMALS = 3  # learned points that agree to so many decimals are drawn as one
+_N_IN_TEXT = 20  # learned points in the alternative text
 _LOW = 0.15  # share of the axis at its lower end
-_ROOM = 0.06  # margin beyond the outermost point, as a share of the whole
+_MARGIN = 0.06  # beyond the outermost point, as a share of the axis
 
 
 class PlanePoint(NamedTuple):
@@ -72,7 +72,7 @@ def plane_section(
     ``learned`` are (alpha, beta, text), which ``mark`` names; those that agree to three decimals
     are drawn as one. NaN among the values leaves a hole; those below ``floor`` share its colour.
     """
-    rows, columns, table = (np.asarray(one, dtype=float) for one in (alphas, betas, values))
+    rows, columns, table = (np.asarray(array, dtype=float) for array in (alphas, betas, values))
 
     def describe(name: str, alpha: float, beta: float) -> PlanePoint:
         row, column = _locate(rows, alpha), _locate(columns, beta)
@@ -80,12 +80,12 @@ def plane_section(
         value = format(table[row, column], value_format) if inside else ""
         return PlanePoint(name, float(alpha), float(beta), value)
 
-    named = [describe(TITLES[name], one.alpha, one.beta) for name, one in NAMED.items()]
+    named = [describe(TITLES[name], member.alpha, member.beta) for name, member in NAMED.items()]
     marked = [describe(text, *point) for point, text in _merge(learned)]
     traces = [_points(named, "named divergence", label, _CIRCLE)]
     if marked:
-        star = _STAR if len(marked) == 1 else _DOTS
-        traces.append(_points(marked, mark, label, star))
+        marker = _STAR if len(marked) == 1 else _DOTS
+        traces.append(_points(marked, mark, label, marker))
     if len(rows):
         traces.insert(0, _map(rows, columns, table, label, value_format, floor))
     figure = _plane(traces, rows, columns, named, marked)
@@ -94,10 +94,10 @@ def plane_section(
         for i, alpha in enumerate(rows)
         for j, beta in enumerate(columns)
     ]
-    points = [(one.alpha, one.beta, one.value, one.name) for one in (*named, *marked)]
+    points = [(point.alpha, point.beta, point.value, point.name) for point in (*named, *marked)]
     data = [("alpha", "beta", label, "point"), *cells, *points]
-    listed = "; ".join(f"{one.name} {one.value}".strip() for one in (*named, *marked[:_IN_TEXT]))
-    text = f"{label} over alpha and beta. {listed}."
+    listed = (f"{p.name} {p.value}".strip() for p in (*named, *marked[:_N_IN_TEXT]))
+    text = f"{label} over alpha and beta. {'; '.join(listed)}."
     return Section("plane", title, note=note, charts=[Chart(figure, text)], data=data)
 
 
@@ -109,23 +109,25 @@ def _map(
     value_format: str,
     floor: float | None,
 ) -> BaseTraceType:
-    """Draw the values as a heat map; figures have one row per height."""
-    low, high = _colour_range(values, floor)
-    place, name = f"{_ALPHA} = %{{x}}, {_BETA} = %{{y}}", literal(label)
-    # At the lower end of the figure, whatever its size: the axis has its title above.
-    lower = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"}
-    bar = {**lower, "thickness": 12, "outlinewidth": 0}
+    """Draw the values as a heat map."""
+    low, high, finite = None, None, values[np.isfinite(values)]
+    if floor is not None and finite.size and floor < finite.max():
+        low, high = max(floor, finite.min()), finite.max()
+    point, name = f"{_ALPHA} = %{{x}}, {_BETA} = %{{y}}", literal(label)
+    # The bar is at the lower end of the figure, below the title of the axis.
+    position = {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"}
+    bar = {**position, "thickness": 12, "outlinewidth": 0}
     ticks = {"tickangle": 0, "nticks": 4}  # as many as fit side by side on a phone
     return plotly().Heatmap(
         x=alphas,
         y=betas,
-        z=values.T,
+        z=values.T,  # plotly has a row for each y
         zmin=low,
         zmax=high,
         colorscale="Cividis",
         colorbar={**bar, "title": {"text": name}, "tickformat": value_format, **ticks},
         hoverongaps=False,
-        hovertemplate=f"{place}<br>{name} %{{z:{value_format}}}<extra></extra>",
+        hovertemplate=f"{point}<br>{name} %{{z:{value_format}}}<extra></extra>",
     )
 
 
@@ -156,20 +158,20 @@ def _plane(
     marked: Sequence[PlanePoint],
 ) -> Figure:
     """Put traces on square axes, with the names of the named points."""
-    places = np.array([(one.alpha, one.beta) for one in (*named, *marked)]).T
-    across, up = _extent(alphas, places[0]), _extent(betas, places[1])
-    lower, sizes = (np.array([f(axis) for axis in (across, up)]) for f in (min, np.ptp))
-    star = (places[:, -1] - lower) / sizes if len(marked) == 1 else None
+    points = np.array([(point.alpha, point.beta) for point in (*named, *marked)]).T
+    x_range, y_range = _extent(alphas, points[0]), _extent(betas, points[1])
+    lower, sizes = (np.array([f(axis) for axis in (x_range, y_range)]) for f in (min, np.ptp))
+    star = (points[:, -1] - lower) / sizes if len(marked) == 1 else None
     annotations = []
-    for one in named:
-        place = ([one.alpha, one.beta] - lower) / sizes
-        leftward, below = label_side(place, star)
-        above_star = below and place[1] < _LOW  # below it stand the numbers of the axis
+    for point in named:
+        position = ([point.alpha, point.beta] - lower) / sizes
+        leftward, below = label_side(position, star)
+        above_star = below and position[1] < _LOW  # a label below would cover the axis labels
         annotations.append(
             {
-                "x": one.alpha,
-                "y": marked[0].beta if above_star else one.beta,
-                "text": one.name,
+                "x": point.alpha,
+                "y": marked[0].beta if above_star else point.beta,
+                "text": point.name,
                 "showarrow": False,
                 "xanchor": "right" if leftward else "left",
                 "yshift": 22 if above_star else -18 if below else 18,
@@ -179,8 +181,8 @@ def _plane(
     titles = [{"text": letter, "font": {"size": 17}} for letter in (_ALPHA, _BETA)]
     return draw(
         traces,
-        xaxis={**axis, "title": titles[0], "range": across},
-        yaxis={**axis, "title": titles[1], "range": up, "scaleanchor": "x"},
+        xaxis={**axis, "title": titles[0], "range": x_range},
+        yaxis={**axis, "title": titles[1], "range": y_range, "scaleanchor": "x"},
         annotations=annotations,
         hovermode="closest",
         showlegend=bool(marked),
@@ -188,25 +190,25 @@ def _plane(
     )
 
 
-def label_side(place: ArrayLike, star: RealArray | None = None) -> tuple[bool, bool]:
-    """Find where the label of a point has room: to its left, and below it.
+def label_side(position: ArrayLike, star: RealArray | None = None) -> tuple[bool, bool]:
+    """Return whether the label of a point goes to its left, and whether it goes below.
 
-    Places are shares of the axes; a label on the side of the star would cover it.
+    Positions are shares of the axes. A label goes below if it would cover the star above.
     """
-    across, up = np.asarray(place, dtype=float)
-    leftward = bool(across > 0.65)
+    x, y = np.asarray(position, dtype=float)
+    leftward = bool(x > 0.65)
     if star is None:
-        return leftward, bool(up > 0.85)
-    reach = (across - star[0]) if leftward else (star[0] - across)
-    covers = -0.06 < reach < 0.35 and 0 < star[1] - up < 0.12
-    return leftward, bool(up > 0.85 or covers)
+        return leftward, bool(y > 0.85)
+    reach = (x - star[0]) if leftward else (star[0] - x)
+    covers = -0.06 < reach < 0.35 and 0 < star[1] - y < 0.12
+    return leftward, bool(y > 0.85 or covers)
 
 
 def map_section(
     plane: PlaneMap, learned: Sequence[tuple[float, float, str]], mark: str, note: str
 ) -> Section:
-    """Draw the accuracies of a map with learned points; the note says what these are."""
-    whose = "" if plane.groups is None else " of another group"
+    """Draw the accuracies of a map with learned points, which the note explains."""
+    restriction = "" if plane.groups is None else " of another group"
     return plane_section(
         "Map of the plane",
         plane.alphas,
@@ -215,13 +217,13 @@ def map_section(
         "accuracy",
         learned=learned,
         mark=mark,
-        note=f"{LEGEND} {note} Values are leave-one-out accuracies of the nearest neighbour{whose} "
-        f"on {plane.n_matrices} matrices.",
+        note=f"{LEGEND} {note} Values are leave-one-out accuracies of the nearest neighbour"
+        f"{restriction} on {plane.n_matrices} matrices.",
     )
 
 
 def find_iddl(model: BaseEstimator) -> IDDLClassifier | None:
-    """Return the model itself, or the member of the highest weight that learned its atoms."""
+    """Return the model, or the IDDL member of the highest weight, or None."""
     if isinstance(model, IDDLClassifier):
         return model
     learners = [
@@ -233,24 +235,25 @@ def find_iddl(model: BaseEstimator) -> IDDLClassifier | None:
 
 
 def learned_points(model: BaseEstimator) -> list[tuple[float, float, str]]:
-    """Return alpha, beta and the owner of each divergence that an estimator learned or chose."""
+    """Return (alpha, beta, owner) of each divergence that an estimator learned or chose."""
     learner = find_iddl(model) or model
     if hasattr(learner, "alpha_"):
-        both = [np.ravel(some).tolist() for some in (learner.alpha_, learner.beta_)]
+        alphas, betas = np.ravel(learner.alpha_).tolist(), np.ravel(learner.beta_).tolist()
+        points = list(zip(alphas, betas, strict=True))
         if not hasattr(learner, "atoms_"):
-            return [(a, b, "of the clusters") for a, b in sorted(set(zip(*both, strict=True)))]
-        each = len(both[0]) // len(learner.atoms_)
-        return [(a, b, f"atom {i // each}") for i, (a, b) in enumerate(zip(*both, strict=True))]
+            return [(a, b, "of the clusters") for a, b in sorted(set(points))]
+        per_atom = len(points) // len(learner.atoms_)
+        return [(a, b, f"atom {i // per_atom}") for i, (a, b) in enumerate(points)]
     learned = getattr(model, "divergence_", None)
     divergences = learned if isinstance(learned, list) else [learned]
-    if known := [one for one in divergences if isinstance(one, ABDivergence)]:
-        return [(one.alpha, one.beta, "chosen") for one in known]
+    if members := [member for member in divergences if isinstance(member, ABDivergence)]:
+        return [(member.alpha, member.beta, "chosen") for member in members]
     best = getattr(model, "best_params_", {})
     return [(best["alpha"], best["beta"], "chosen")] if {"alpha", "beta"} <= {*best} else []
 
 
 def edges(grid: RealArray) -> RealArray:
-    """Edges of the cells around the values of a grid, also around a single one."""
+    """Edges of the cells around the values of a grid, which may be a single value."""
     if len(grid) == 1:
         return np.array([grid[0] - 0.5, grid[0] + 0.5])
     middles = (grid[1:] + grid[:-1]) / 2
@@ -258,40 +261,33 @@ def edges(grid: RealArray) -> RealArray:
 
 
 def _merge(learned: Sequence[tuple[float, float, str]]) -> list[tuple[Point, str]]:
-    """Join points at the same place, of which only the last could be pointed at."""
-    texts: dict[Point, list[str]] = {}
+    """Join points that coincide, of which only the last would show its text."""
+    texts_by_point: dict[Point, list[str]] = {}
     for alpha, beta, text in learned:
-        place = round(float(alpha), _DECIMALS), round(float(beta), _DECIMALS)
-        texts.setdefault(place, []).append(text)
+        point = round(float(alpha), _DECIMALS), round(float(beta), _DECIMALS)
+        texts_by_point.setdefault(point, []).append(text)
     return [
-        (place, ", ".join(same[:_LISTED]) + f" and {n_more} more" * (n_more > 0))
-        for place, same in texts.items()
-        for n_more in [len(same) - _LISTED]
+        (point, ", ".join(texts[:_N_TEXTS]) + f" and {n_more} more" * (n_more > 0))
+        for point, texts in texts_by_point.items()
+        for n_more in [len(texts) - _N_TEXTS]
     ]
 
 
-def _colour_range(values: RealArray, floor: float | None) -> tuple[float | None, float | None]:
-    finite = values[np.isfinite(values)]
-    if floor is None or not finite.size or floor >= finite.max():
-        return None, None
-    return max(floor, finite.min()), finite.max()
-
-
 def _locate(axis: RealArray, value: float) -> int | None:
-    """Index of the cell around a value of the axis, if there is one."""
+    """Index of the cell around a value of the axis, or None outside all cells."""
     if not len(axis):
         return None
-    place = int(np.searchsorted(edges(axis), value, side="right")) - 1
-    return place if 0 <= place < len(axis) else None
+    index = int(np.searchsorted(edges(axis), value, side="right")) - 1
+    return index if 0 <= index < len(axis) else None
 
 
-def _extent(axis: RealArray, places: RealArray) -> list[float]:
-    """Find the ends of an axis: those of the map, or beyond points that lie outside it."""
+def _extent(axis: RealArray, coordinates: RealArray) -> list[float]:
+    """Return the ends of an axis: those of the map, or a margin beyond points outside it."""
     cells = edges(axis) if len(axis) else axis
-    known = np.concatenate([cells, places[np.isfinite(places)]])
-    low, high = (known.min(), known.max()) if len(known) else (0.0, 1.0)
-    room = _ROOM * (high - low or 1.0)
+    values = np.concatenate([cells, coordinates[np.isfinite(coordinates)]])
+    low, high = (values.min(), values.max()) if len(values) else (0.0, 1.0)
+    margin = _MARGIN * (high - low or 1.0)
     return [
-        low if len(cells) and low == cells[0] else low - room,
-        high if len(cells) and high == cells[-1] else high + room,
+        low if len(cells) and low == cells[0] else low - margin,
+        high if len(cells) and high == cells[-1] else high + margin,
     ]

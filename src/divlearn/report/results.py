@@ -17,8 +17,8 @@ from divlearn.report.page import Page
 from divlearn.report.planes import LEGEND, LEVELS, TITLES, map_section, plane_section
 from divlearn.report.sections import Section, as_sentence, disagreement_section, table_section
 
-_MOST_ROWS = 500
-_OURS = ("SPDClassifier", "IDDLClassifier", "DivergenceKernelClassifier")
+_MAX_ROWS = 500
+_OWN_CLASSIFIERS = ("SPDClassifier", "IDDLClassifier", "DivergenceKernelClassifier")
 
 
 @singledispatch
@@ -38,10 +38,10 @@ def page_of(result: object) -> Page:
 
 
 def _answer(title: str, summary: str, sections: Sequence[Section]) -> Page:
-    """Show the first statement of a summary as the answer, and the evidence below, line by line."""
+    """Show the first statement of a summary as the answer, and the rest below as evidence."""
     summary = summary.replace("+-", "±")
-    ends = [place for place in (summary.find(": "), summary.find(". ")) if place > 0]
-    end = min(ends, default=len(summary))
+    ends = [summary.find(mark) for mark in (": ", ". ")]
+    end = min((index for index in ends if index > 0), default=len(summary))
     answer, evidence = summary[:end].rstrip("."), summary[end + 1 :].strip()
     return Page(title, f"{answer}.", sections, detail=evidence[:1].upper() + evidence[1:])
 
@@ -81,8 +81,8 @@ def _(answer: WhichDivergence) -> Page:
     lines = say_answer(answer)
     if answer.message.startswith("interrupted"):
         lines.append(as_sentence(answer.message))
-    make = _accuracy_sections if answer.criterion == "accuracy" else _likelihood_sections
-    return _answer("Which divergence?", "\n".join(lines), make(answer))
+    make_sections = _accuracy_sections if answer.criterion == "accuracy" else _likelihood_sections
+    return _answer("Which divergence?", "\n".join(lines), make_sections(answer))
 
 
 def _accuracy_sections(answer: WhichDivergence) -> list[Section]:
@@ -158,13 +158,13 @@ def _likelihood_sections(answer: WhichDivergence) -> list[Section]:
     ]
 
 
-def _named_rows(answer: WhichDivergence, scale: int, second: str) -> list[list[object]]:
-    """Rows of a table. The last columns, which a phone cuts off, are on the map as well."""
+def _named_rows(answer: WhichDivergence, scale: int, attribute: str) -> list[list[object]]:
+    """Rows of a table. A phone cuts off the last columns, which are on the map as well."""
     rows = []
     for name, row in answer.named.items():
         ahead = (scale * row.difference, scale * row.standard_error)
-        known = [TITLES[name], row.score, getattr(row, second), row.p_value, ahead]
-        rows.append([*known, row.alpha, row.beta])
+        values = [row.score, getattr(row, attribute), row.p_value, ahead, row.alpha, row.beta]
+        rows.append([TITLES[name], *values])
     return rows
 
 
@@ -174,8 +174,9 @@ def _named_table(rows: list[list[object]], formats: dict[str, str], note: str) -
 
 
 @page_of.register
-def _(found: Evaluation) -> Page:
-    best, table = found.best, found.table()
+def _(evaluation: Evaluation) -> Page:
+    table = evaluation.table()
+    best, *others = [row.name for row in table]
     formats = {"accuracy": ".1%", "behind the best": ".1f", "p": ".2g", "seconds": ".1f"}
     rows = [
         [
@@ -196,34 +197,28 @@ def _(found: Evaluation) -> Page:
             bold=[0],
             formats=formats,
             anchors=[confusion_anchor(number) for number in range(len(table))],
-            note=f"Cross-validation on the same folds: {found.message}. Differences to the best "
-            f"classifier are in percentage points on the same matrices, with p-values "
-            f"({found.test}). A name leads to its confusion matrix.",
+            note=f"Cross-validation on the same folds: {evaluation.message}. Differences to the "
+            f"best classifier are in percentage points on the same matrices, with p-values "
+            f"({evaluation.test}). A name leads to its confusion matrix.",
         ),
-        _confusions(found, [row.name for row in table]),
+        confusion_section(
+            "Confusion matrices",
+            evaluation.classes.tolist(),
+            {name: evaluation.confusion(name) for name in (best, *others)},
+            note="Rows are true classes, columns predicted ones.",
+            remarks={name: _say_pair(evaluation, best, name) for name in others},
+        ),
     ]
-    others = [row.name for row in table if row.name != best]
-    rival = next(iter([name for name in others if name not in _OURS] or others), None)
-    if rival is not None:
-        sections.append(_disagreements(found, best, rival))
-    return _answer("Which classifier?", found.summary(), sections)
+    baselines = [name for name in others if name not in _OWN_CLASSIFIERS]
+    if others:
+        rival = (baselines or others)[0]
+        sections.append(_disagreements(evaluation, best, rival))
+    return _answer("Which classifier?", evaluation.summary(), sections)
 
 
-def _confusions(found: Evaluation, names: Sequence[str]) -> Section:
-    """Confusion matrices of all classifiers; all but the first are compared with it."""
-    best, *others = names
-    return confusion_section(
-        "Confusion matrices",
-        found.classes.tolist(),
-        {name: found.confusion(name) for name in names},
-        note="Rows are true classes, columns predicted ones.",
-        remarks={name: _say_pair(found, best, name) for name in others},
-    )
-
-
-def _say_pair(found: Evaluation, best: str, other: str) -> str:
+def _say_pair(evaluation: Evaluation, best: str, other: str) -> str:
     """Count the matrices that both of two classifiers, one of them, or none classifies right."""
-    first, second = found.correct(best), found.correct(other)
+    first, second = evaluation.correct(best), evaluation.correct(other)
     return (
         f"{best} and {other} are both right on {(first & second).sum():,} matrices, only {best} on "
         f"{(first & ~second).sum():,}, only {other} on {(~first & second).sum():,}, neither on "
@@ -231,29 +226,30 @@ def _say_pair(found: Evaluation, best: str, other: str) -> str:
     )
 
 
-def _disagreements(found: Evaluation, best: str, rival: str) -> Section:
-    rows = np.flatnonzero(found.correct(best) != found.correct(rival))
-    shown = rows[:_MOST_ROWS]
-    more = f" The first {_MOST_ROWS} of {len(rows)}." if len(rows) > _MOST_ROWS else ""
+def _disagreements(evaluation: Evaluation, best: str, rival: str) -> Section:
+    rows = np.flatnonzero(evaluation.correct(best) != evaluation.correct(rival))
+    shown = rows[:_MAX_ROWS]
+    more = f" The first {_MAX_ROWS} of {len(rows)}." if len(rows) > _MAX_ROWS else ""
     predictions = {
-        name: found.classes[found.predictions[name][shown]].tolist() for name in (best, rival)
+        name: evaluation.classes[evaluation.predictions[name][shown]].tolist()
+        for name in (best, rival)
     }
     return disagreement_section(
         f"Where {best} and {rival} disagree",
-        found.classes[found.codes[shown]].tolist(),
+        evaluation.classes[evaluation.codes[shown]].tolist(),
         predictions,
-        names=found.rows[shown].tolist(),
+        names=evaluation.rows[shown].tolist(),
         note=f"Matrices, by index, that exactly one of the two classifies correctly.{more}",
     )
 
 
 @page_of.register
-def _(found: ChannelImportance) -> Page:
-    units = name_units(found.groups, found.rows)
+def _(importance: ChannelImportance) -> Page:
+    units = name_units(importance.groups, importance.rows)
     note = (
         "Held-out accuracy with all channels minus that without these, in percentage points on the "
         f"same matrices, with p-values (max-T sign-flip test over {units}, adjusted for all rows). "
-        f"Method: {found.method}; {found.message}."
+        f"Method: {importance.method}; {importance.message}."
     )
-    section = ranking_section("Channels", found, note)
-    return _answer("Which channels?", found.summary(), [section])
+    section = ranking_section("Channels", importance, note)
+    return _answer("Which channels?", importance.summary(), [section])

@@ -14,15 +14,15 @@ from divlearn.checks import is_number
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-_ROWS = 50  # of a table shown at once; the others are shown on request
-_WIDE = 9  # columns above which a table is set smaller on paper
+_N_SHOWN = 50  # first rows of a table; the others are shown on request
+_WIDE = 9  # number of columns above which a table is printed in a smaller font
 _MISSING = "\N{EN DASH}"
 
 
 class Chart(NamedTuple):
-    """A figure of plotly, and what it shows in words for readers who cannot see it.
+    """A figure of plotly, and its alternative text.
 
-    ``verdict`` and ``details`` are written below the figure, ``anchor`` is where links lead.
+    ``verdict`` and ``details`` are written below the figure, ``anchor`` is its id for links.
     """
 
     figure: Figure
@@ -34,7 +34,7 @@ class Chart(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A part of a `Page`: what its template needs, charts, and their data as rows of a table."""
+    """A part of a `Page`: the input of its template, charts, and their data as rows of a table."""
 
     kind: str
     title: str
@@ -63,14 +63,14 @@ def table_section(
     formats: Mapping[str, str] | None = None,
     anchors: Sequence[str] = (),
 ) -> Section:
-    """Make a table; None and NaN are shown as missing and sorted last, pairs with their error."""
-    # ``bold`` are indices of rows, ``formats`` those of numbers by heading, such as ".1%";
-    # ``anchors`` are where first cells of rows lead.
+    """Make a table; None and NaN are missing and sorted last, a pair is a value and its error."""
+    # ``bold`` are indices of rows, ``formats`` are formats of numbers by heading, such as ".1%",
+    # and ``anchors`` are the ids that the first cells of rows link to.
     numeric = [_is_numeric([row[column] for row in rows]) for column in range(len(headings))]
-    specs, marked = [(formats or {}).get(heading, "") for heading in headings], set(bold)
+    specs, bold_rows = [(formats or {}).get(heading, "") for heading in headings], set(bold)
     cells = [
         [
-            _cell(value, spec, "n" * is_numeric + " b" * (index in marked))
+            _cell(value, spec, "n" * is_numeric + " b" * (index in bold_rows))
             for value, spec, is_numeric in zip(row, specs, numeric, strict=True)
         ]
         for index, row in enumerate(rows)
@@ -87,7 +87,7 @@ def disagreement_section(
     names: Sequence[object] | None = None,
     note: str = "",
 ) -> Section:
-    """Make a table of the matrices on which predictors disagree, right and wrong marked."""
+    """Make a table of the matrices on which predictors disagree, with right and wrong marked."""
     names = range(len(truth)) if names is None else names
     table = zip(names, truth, *predictions.values(), strict=True)
     rows = [row for row in table if len({str(label) for label in row[2:]}) > 1]
@@ -116,22 +116,22 @@ def _table(
         "headings": list(zip(headings, numeric, strict=True)),
         "n_rows": len(cells),
         "is_wide": len(headings) > _WIDE,
-        "shown": cells[:_ROWS],
-        "rest": cells[_ROWS:],
+        "shown": cells[:_N_SHOWN],
+        "rest": cells[_N_SHOWN:],
     }
     return Section("table", title, content, note)
 
 
 def _is_numeric(column: Sequence[object]) -> bool:
     """Whether a column holds numbers only, apart from missing ones."""
-    known = [value for value in column if value is not None]
-    return bool(known) and all(is_number(one) or isinstance(one, tuple) for one in known)
+    values = [value for value in column if value is not None]
+    return bool(values) and all(is_number(v) or isinstance(v, tuple) for v in values)
 
 
 def _cell(value: Any, spec: str, style: str) -> Cell:
     style = style.strip()
     if isinstance(value, tuple):
-        text = " ±\N{NO-BREAK SPACE}".join(format(one, spec) for one in value)
+        text = " ±\N{NO-BREAK SPACE}".join(format(number, spec) for number in value)
         exact, style = repr(float(value[0])), f"{style} pair"
     elif value is None or (is_number(value) and math.isnan(value)):
         text, exact = _MISSING, "NaN" if style.startswith("n") else ""
@@ -149,21 +149,21 @@ def _cell(value: Any, spec: str, style: str) -> Cell:
 def repeat_section(
     command: str, data_digest: str, versions: Mapping[str, str], seconds: Mapping[str, float]
 ) -> Section:
-    """Show what is needed to reproduce the work, and the times of stages, the longest first."""
+    """Show how to reproduce the work, and the times of stages, the longest first."""
     longest = max(seconds.values(), default=0) or 1
     stages = sorted(seconds.items(), key=lambda item: -item[1])
     content = {
         "command": command,
         "digest": data_digest,
         "versions": list(versions.items()),
-        "stages": [(name, _time(spent), f"{100 * spent / longest:.1f}%") for name, spent in stages],
-        "total": _time(sum(seconds.values())),
+        "stages": [(name, _format_time(t), f"{100 * t / longest:.1f}%") for name, t in stages],
+        "total": _format_time(sum(seconds.values())),
     }
     note = "The same command on the same data with the same versions gives the same answer."
     return Section("repeat", "Reproduce", content, note)
 
 
-def _time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     if seconds < 0.1:
         return f"{1000 * seconds:.2g} ms"
     if seconds < 59.95:

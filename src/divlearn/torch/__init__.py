@@ -1,4 +1,4 @@
-"""Divergences as a layer of torch networks: a differentiable encoding and a module around it."""
+"""Divergences as a layer of torch networks: a differentiable encoding, and a module of it."""
 
 from divlearn.torch.functional import encode, encode_filters
 from divlearn.torch.layer import DivergenceLayer

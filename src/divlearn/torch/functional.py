@@ -1,4 +1,4 @@
-"""The encoding as a differentiable function, and what it requires of tensors."""
+"""The encoding as a differentiable function, and checks of its tensors."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def encode(
     *,
     engine: str | Engine = "auto",
 ) -> Tensor:
-    r"""Divergences (..., n_atoms[, n_pairs]), twice differentiable in everything.
+    r"""Divergences (..., n_atoms[, n_pairs]), twice differentiable in all arguments.
 
     .. math:: V_{ik} = D^{(\alpha_k, \beta_k)}(X_i \,\|\, B_k)
 
     Gradients are Euclidean and symmetric, :math:`-V \mathrm{diag}(f_t) V^T` for atoms and
-    :math:`V \mathrm{diag}(f_t / \lambda) V^T` for matrices; that for the matrices is found from
+    :math:`V \mathrm{diag}(f_t / \lambda) V^T` for matrices; the latter follows from
     :math:`D^{(\alpha, \beta)}(X \| B) = D^{(\beta, \alpha)}(B \| X)`. Gradients of gradients
-    (``create_graph=True``) are analytic too, for gradient penalties and for learning through
-    steps of an optimizer. Third derivatives raise RuntimeError, second ones in alpha and beta of
-    opposite signs ValueError.
+    (``create_graph=True``) are analytic, too, for gradient penalties and for learning through
+    steps of an optimizer. Third derivatives raise RuntimeError, second derivatives in alpha and
+    beta of opposite signs raise ValueError.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def encode(
     atoms : tensor of float32 or float64, shape (n_atoms, d, d)
     alpha, beta : float or tensor, shape (n_atoms,) or (n_atoms, n_pairs)
     engine : {"auto", "cuda", "native", "reference"} or Engine
-        "auto" is "cuda" for CUDA tensors and the fastest engine of the CPU for others.
+        "auto" is "cuda" for CUDA tensors, and the fastest engine of the CPU for other tensors.
 
     Examples
     --------
@@ -57,12 +57,12 @@ def encode(
             f"X is on {X.device}, but the atoms are on {atoms.device}; move one of them with "
             ".to(device)"
         )
-    chosen = _engine_for(X, engine)
-    first, second = (_as_parameter(p, n, X) for p, n in ((alpha, "alpha"), (beta, "beta")))
+    engine = _engine_for(X, engine)
+    alpha, beta = _as_parameter(alpha, "alpha", X), _as_parameter(beta, "beta", X)
     matrices = X.reshape(-1, *X.shape[-2:])
-    if not len(matrices):  # one stands in: engines take no empty stacks, and atoms are checked too
+    if not len(matrices):  # engines need a matrix, and this checks the atoms
         matrices = torch.cat([matrices, torch.eye(X.shape[-1]).to(X)[None]])
-    values = _Encoding.apply(matrices, atoms, first, second, chosen)  # type: ignore[no-untyped-call]
+    values = _Encoding.apply(matrices, atoms, alpha, beta, engine)  # type: ignore[no-untyped-call]
     values = values if X.numel() else values[:0]
     return values.reshape(*X.shape[:-2], *values.shape[1:])
 
@@ -75,12 +75,12 @@ def encode_filters(
     *,
     engine: str | Engine = "auto",
 ) -> Tensor:
-    r"""Divergences to atoms of rank p, shape (..., n_atoms, n_pairs + 1), differentiable likewise.
+    r"""Divergences to atoms of rank p, shape (..., n_atoms, n_pairs + 1), twice differentiable.
 
     .. math:: D^{(\alpha_k, \beta_k)}(V_k^T X V_k \,\|\, I)
 
-    The last value of an atom is :math:`\log\det(V_k^T X V_k) / p`, the signed size of what the
-    filter lets through.
+    The last value of an atom is :math:`\log\det(V_k^T X V_k) / p`, the mean logarithm of the
+    eigenvalues of the filtered matrix.
 
     Parameters
     ----------
@@ -102,20 +102,20 @@ def encode_filters(
             f"filters have shape {tuple(filters.shape)}, but X has matrices of size {X.shape[-1]}; "
             "the second size of filters must be that of the matrices"
         )
-    small = filters.mT @ X[..., None, :, :] @ filters
-    small = 0.5 * (small + small.mT)
+    filtered = filters.mT @ X[..., None, :, :] @ filters
+    filtered = 0.5 * (filtered + filtered.mT)
     identity = torch.eye(p).to(X)[None]
-    first, second = (_as_pairs(p, n, X, n_atoms) for p, n in ((alpha, "alpha"), (beta, "beta")))
+    alpha, beta = _as_pairs(alpha, "alpha", X, n_atoms), _as_pairs(beta, "beta", X, n_atoms)
     values = [
-        encode(small[..., k, :, :], identity, first[k : k + 1], second[k : k + 1], engine=engine)
+        encode(filtered[..., k, :, :], identity, alpha[k : k + 1], beta[k : k + 1], engine=engine)
         for k in range(n_atoms)
     ]
-    sizes = torch.linalg.slogdet(small)[1] / p
+    sizes = torch.linalg.slogdet(filtered)[1] / p
     return torch.cat([torch.cat(values, dim=-2), sizes[..., None]], dim=-1)
 
 
 def check_matrices(tensor: object, name: str) -> Tensor:
-    """Return a tensor of square matrices, float32 for halves in ``torch.autocast``, or raise."""
+    """Check a tensor of square matrices; half precision in ``torch.autocast`` becomes float32."""
     layout = "(n_atoms, d, d)" if name == "atoms" else "(..., d, d)"
     if not isinstance(tensor, Tensor):
         raise TypeError(
@@ -150,13 +150,13 @@ def _as_parameter(value: Tensor | float, name: str, like: Tensor) -> Tensor:
 
 def _as_pairs(value: Tensor | float, name: str, like: Tensor, n_atoms: int) -> Tensor:
     """Return parameters of shape (n_atoms, n_pairs)."""
-    known = _as_parameter(value, name, like)
-    pairs = known.reshape(len(known) if known.ndim else 1, -1)
+    tensor = _as_parameter(value, name, like)
+    pairs = tensor.reshape(len(tensor) if tensor.ndim else 1, -1)
     return pairs.expand(n_atoms, pairs.shape[1])
 
 
 def _checked_symmetric(tensor: Tensor, name: str) -> Tensor:
-    """Return (X + X^T)/2, or raise where X is not symmetric up to roundings, about one percent."""
+    """Return (X + X^T)/2; raise an error if X is not symmetric up to about one percent."""
     matrices = tensor.detach()
     gap = (matrices - matrices.mT).abs().flatten(1).amax(dim=1)
     wrong = (gap > TENSOR_ASYMMETRY * matrices.abs().flatten(1).amax(dim=1)).nonzero()
@@ -173,21 +173,21 @@ def _checked_symmetric(tensor: Tensor, name: str) -> Tensor:
 def _engine_for(X: Tensor, engine: str | Engine) -> Engine:
     if engine == "auto" and X.is_cuda:
         engine = "cuda"
-    chosen = get_engine(engine)
-    if X.is_cuda and chosen.name != "cuda":
+    engine = get_engine(engine)
+    if X.is_cuda and engine.name != "cuda":
         raise ValueError(
-            f"X is on {X.device}, but engine={chosen.name!r} works on the CPU; pass "
+            f"X is on {X.device}, but engine={engine.name!r} works on the CPU; pass "
             'engine="cuda" or X.cpu()'
         )
-    return chosen
+    return engine
 
 
-def _give(tensor: Tensor) -> DeviceArray:
-    """Return what engines take: CUDA tensors as they are, others as NumPy arrays."""
+def _to_array(tensor: Tensor) -> DeviceArray:
+    """Return an array for engines: a CUDA tensor itself, others as NumPy arrays."""
     return tensor.detach() if tensor.is_cuda else tensor.detach().numpy()
 
 
-def _take(array: DeviceArray, like: Tensor) -> Tensor:
+def _to_tensor(array: DeviceArray, like: Tensor) -> Tensor:
     tensor = torch.from_numpy(array) if isinstance(array, np.ndarray) else array
     return tensor.to(device=like.device, dtype=like.dtype)
 
@@ -197,9 +197,9 @@ class _Encoding(torch.autograd.Function):
 
     @staticmethod
     def forward(X: Tensor, atoms: Tensor, alpha: Tensor, beta: Tensor, engine: Engine) -> Tensor:
-        data = engine.prepare(_give(_checked_symmetric(X, "X")))
-        checked = _give(_checked_symmetric(atoms, "atoms"))
-        return _take(engine.encode(data, checked, _give(alpha), _give(beta)), X)
+        data = engine.prepare(_to_array(_checked_symmetric(X, "X")))
+        checked = _to_array(_checked_symmetric(atoms, "atoms"))
+        return _to_tensor(engine.encode(data, checked, _to_array(alpha), _to_array(beta)), X)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -208,29 +208,31 @@ class _Encoding(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor | None, ...]:
-        wanted = tuple(ctx.needs_input_grad[:4])
-        found = _Gradient.apply(ctx.engine, wanted, *ctx.saved_tensors, cotangent)  # type: ignore[no-untyped-call]
-        return (*(g if w else None for g, w in zip(found, wanted, strict=True)), None)
+        needed = tuple(ctx.needs_input_grad[:4])
+        gradients = _Gradient.apply(ctx.engine, needed, *ctx.saved_tensors, cotangent)  # type: ignore[no-untyped-call]
+        return (*(g if n else None for g, n in zip(gradients, needed, strict=True)), None)
 
 
 class _Gradient(torch.autograd.Function):
     """`Engine.pullback` forward, the product with the Hessian backward."""
 
     @staticmethod
-    def forward(engine: Engine, wanted: tuple[bool, ...], *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(engine: Engine, needed: tuple[bool, ...], *tensors: Tensor) -> tuple[Tensor, ...]:
         X, atoms, alpha, beta, cotangent = tensors
-        if not cotangent.isfinite().all():  # scalers of losses look for this, and lower the scale
-            return tuple(torch.full_like(one, torch.nan) for one in (X, atoms, alpha, beta))
-        gradients = [tensor.new_zeros(()) for tensor in (X, atoms, alpha, beta)]
-        if wanted[0]:
+        if not cotangent.isfinite().all():  # a GradScaler detects NaN, and lowers its scale
+            return tuple(torch.full_like(tensor, torch.nan) for tensor in tensors[:4])
+        gradients = [tensor.new_zeros(()) for tensor in tensors[:4]]
+        if needed[0]:
             gradients[0] = _gradient_in_data(engine, X, atoms, alpha, beta, cotangent)
-        if any(wanted[1:]):
-            given = _give(alpha), _give(beta), _give(cotangent.contiguous())
-            back = engine.pullback(_known(X), _known(atoms), *given, parameters=any(wanted[2:]))
-            gradients[1] = _take(back.atoms, atoms)
-            for i, (found, parameter) in enumerate(((back.alpha, alpha), (back.beta, beta))):
-                if wanted[2 + i]:
-                    gradients[2 + i] = _take(found, parameter).sum_to_size(parameter.shape)
+        if any(needed[1:]):
+            arrays = _to_array(alpha), _to_array(beta), _to_array(cotangent.contiguous())
+            prepared = _as_prepared(X), _as_prepared(atoms)
+            back = engine.pullback(*prepared, *arrays, parameters=any(needed[2:]))
+            gradients[1] = _to_tensor(back.atoms, atoms)
+            if needed[2]:
+                gradients[2] = _to_tensor(back.alpha, alpha).sum_to_size(alpha.shape)
+            if needed[3]:
+                gradients[3] = _to_tensor(back.beta, beta).sum_to_size(beta.shape)
         return tuple(gradients)
 
     @staticmethod
@@ -240,16 +242,16 @@ class _Gradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *along: Tensor | None) -> tuple[Tensor | None, ...]:
-        at = ctx.saved_tensors
+        tensors = ctx.saved_tensors
         direction = (
-            torch.zeros_like(a) if u is None else u for u, a in zip(along, at[:4], strict=True)
+            torch.zeros_like(tensor) if part is None else part
+            for part, tensor in zip(along, tensors[:4], strict=True)
         )
-        found = _Curvature.apply(*at, *direction)  # type: ignore[no-untyped-call]
-        return (None, None, *found)
+        return (None, None, *_Curvature.apply(*tensors, *direction))  # type: ignore[no-untyped-call]
 
 
 class _Curvature(torch.autograd.Function):
-    """The product with the Hessian forward; asking for more raises instead of giving zero."""
+    """The product with the Hessian forward, an error backward: third derivatives are not zero."""
 
     @staticmethod
     def forward(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -263,8 +265,8 @@ class _Curvature(torch.autograd.Function):
         parameters = (
             g.reshape(shape).sum_to_size(a.shape) for g, a in zip(gradient[2:], at[2:], strict=True)
         )
-        found = (*gradient[:2], *parameters, rates.reshape(cotangent.shape))
-        return tuple(g.to(like.dtype) for g, like in zip(found, tensors[:5], strict=True))
+        products = (*gradient[:2], *parameters, rates.reshape(cotangent.shape))
+        return tuple(g.to(like.dtype) for g, like in zip(products, tensors[:5], strict=True))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -288,27 +290,27 @@ def _in_double(tensors: tuple[Tensor, ...], shape: torch.Size) -> tuple[Tensor, 
 def _gradient_in_data(
     engine: Engine, X: Tensor, atoms: Tensor, alpha: Tensor, beta: Tensor, cotangent: Tensor
 ) -> Tensor:
-    """Let matrices and atoms change places, one atom's parameters after the other."""
+    """Compute the gradient in X as that in atoms, with X and atoms exchanged."""
     n = len(atoms)
     shape = np.broadcast_shapes(alpha.shape, beta.shape, (n,) if cotangent.ndim == 2 else (n, 1))
     pairs = [p.detach().expand(shape).reshape(n, -1) for p in (alpha, beta)]
-    # Atoms with the same parameters go together.
-    points, which = torch.unique(torch.cat(pairs, dim=1), dim=0, return_inverse=True)
-    m = points.shape[1] // 2
-    weights = cotangent.detach().reshape(len(X), n, m)
-    total = torch.zeros_like(X)
-    for k in range(len(points)):
-        index = (which == k).nonzero()[:, 0]
-        data = engine.prepare(_known(atoms[index]))
-        first, second = (_give(p.expand(len(X), m)) for p in (points[k, m:], points[k, :m]))
-        swapped = weights[:, index].transpose(0, 1).contiguous()
-        back = engine.pullback(data, _known(X), first, second, _give(swapped), parameters=False)
-        total += _take(back.atoms, X)
-    return total
+    # The pullback has the same parameters for all data, so atoms are grouped by their parameters.
+    points, codes = torch.unique(torch.cat(pairs, dim=1), dim=0, return_inverse=True)
+    n_pairs = points.shape[1] // 2
+    weights = cotangent.detach().reshape(len(X), n, n_pairs)
+    gradient = torch.zeros_like(X)
+    for k, point in enumerate(points):
+        members = (codes == k).nonzero()[:, 0]
+        data = engine.prepare(_as_prepared(atoms[members]))
+        first, second = (_to_array(p.expand(len(X), n_pairs)) for p in point.reshape(2, -1).flip(0))
+        arrays = first, second, _to_array(weights[:, members].transpose(0, 1).contiguous())
+        back = engine.pullback(data, _as_prepared(X), *arrays, parameters=False)
+        gradient += _to_tensor(back.atoms, X)
+    return gradient
 
 
-def _known(matrices: Tensor) -> DeviceArray:
-    """Return for an engine what it has checked before."""
+def _as_prepared(matrices: Tensor) -> DeviceArray:
+    """Return matrices for an engine, which does not check them again."""
     symmetric = _symmetric(matrices)
     return symmetric if matrices.is_cuda else Prepared.checked(symmetric.numpy())
 

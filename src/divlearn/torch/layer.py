@@ -1,4 +1,4 @@
-"""The encoding as a module with atoms and parameters to learn, and bounded steps for them."""
+"""The encoding as a module with learned atoms and parameters, and bounded steps for them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from divlearn.spd import check_spd
 from divlearn.tolerances import TENSOR_MARGIN, positive_definite, repair_floor
 from divlearn.torch.functional import check_matrices, encode, encode_filters
 
-_STEIN = ((0.5, 0.5),)  # where the divergence of each atom starts
-_LONGEST = 1.0  # step: no variance in any direction changes by more than a factor of e
-_LARGEST_CHANGE = 0.5  # of alpha or beta in a step
+_STEIN = ((0.5, 0.5),)  # initial divergence of each atom
+_MAX_STEP = 1.0  # no variance in any direction changes by more than a factor of e
+_MAX_CHANGE = 0.5  # of alpha or beta in a step
 
 
 class DivergenceLayer(nn.Module):
@@ -32,19 +32,19 @@ class DivergenceLayer(nn.Module):
     Matrices (..., d, d) become vectors (..., out_features), the pairs p of an atom k side by side.
     Atoms start at random around the identity, which suits normalised matrices, or by `from_data`.
     They are points of a manifold: either wrap the steps of any torch optimizer in `stepping`, or
-    let geoopt's take them (``manifold=True`` makes the atoms a `geoopt.ManifoldParameter`).
+    use one of geoopt (``manifold=True`` makes the atoms a `geoopt.ManifoldParameter`).
 
     Parameters
     ----------
     n_atoms, d : int
         Number and size of the atoms.
     divergence : pairs (alpha, beta), str or one pair, default=((0.5, 0.5),)
-        Pairs are where each atom starts to learn; "learn" is (1, 1), (0, 1) and (1, 0). One pair
-        alone, a name such as "stein", and "line", three pairs of alpha + beta = 1, stay fixed.
+        A sequence of initial pairs of each atom, which are learned; "learn" is (1, 1), (0, 1) and
+        (1, 0). One pair, a name such as "stein", and "line", three pairs of sum 1, are fixed.
     rank : int, optional
         Rank p < d of atoms, which are then filters V of shape (d, p) with the divergences
         :math:`D(V^T X V \,\|\, I)`, and :math:`\log\det(V^T X V) / p` after the pairs of an
-        atom. Filters move freely: any optimizer may step without `stepping`.
+        atom. Filters are not constrained: optimizers need no `stepping`.
     manifold : bool, default=False
     engine, device, dtype : as in `encode` and in the layers of torch
 
@@ -96,7 +96,7 @@ class DivergenceLayer(nn.Module):
             if manifold:
                 raise ValueError(f"rank={rank} needs manifold=False: filters are no SPD matrices")
         self.engine, self.manifold, self.rank = engine, manifold, rank
-        self._start: tuple[Tensor, ...] | None = None  # where `stepping` began
+        self._start: tuple[Tensor, ...] | None = None  # values before `stepping`
         make = _geoopt_parameter() if manifold else nn.Parameter
         noise = torch.randn(n_atoms, d, rank or d, device=device, dtype=torch.float64) / d**0.5
         if rank is None:
@@ -116,7 +116,7 @@ class DivergenceLayer(nn.Module):
 
     @classmethod
     def from_atoms(cls, atoms: Tensor, divergence: Any = _STEIN, **options: Any) -> Self:
-        """Start from atoms (n_atoms, d, d), copied; options are ``engine`` and ``manifold``."""
+        """Start from a copy of atoms (n_atoms, d, d); options are ``engine`` and ``manifold``."""
         checked = check_matrices(atoms, "atoms").detach()
         check_spd(checked.cpu().numpy(), ndim=3, name="atoms")
         options |= {"device": checked.device, "dtype": checked.dtype}
@@ -137,22 +137,22 @@ class DivergenceLayer(nn.Module):
         """Start from log-Euclidean k-means centres of each class, as `IDDLClassifier` does.
 
         X has the shape (n_matrices, d, d); without y all matrices are one class. k-means is seeded
-        by torch's generator. Options are those of `from_atoms`, and ``rank``: filters let through
-        where a centre differs most from the mean, as common spatial patterns do.
+        by torch's generator. Options are those of `from_atoms`, and ``rank``: initial filters are
+        the directions in which a centre differs most from the mean (common spatial patterns).
         """
-        given = check_matrices(X, "X").detach()
-        matrices = check_spd(given.cpu().numpy(), ndim=3, dtype=np.float64)
+        X = check_matrices(X, "X").detach()
+        matrices = check_spd(X.cpu().numpy(), ndim=3, dtype=np.float64)
         check_count(n_atoms, "n_atoms", most=len(matrices), fix=", the number of matrices")
-        host = y.cpu() if isinstance(y, Tensor) else y
-        labels = np.zeros(len(matrices)) if host is None else check_labels(host, len(matrices))
+        y = y.cpu() if isinstance(y, Tensor) else y
+        labels = np.zeros(len(matrices)) if y is None else check_labels(y, len(matrices))
         codes = np.unique(labels, return_inverse=True)[1]
         random = np.random.RandomState(int(torch.randint(2**31, ())))
         atoms = initial_atoms(matrices, codes, n_atoms, "class-kmeans", random)
         rank = options.pop("rank", None)
         if rank is None:
-            return cls.from_atoms(torch.from_numpy(atoms).to(given), divergence, **options)
-        options |= {"device": given.device, "dtype": given.dtype}
-        layer = cls(n_atoms, given.shape[-1], divergence, rank=rank, **options)
+            return cls.from_atoms(torch.from_numpy(atoms).to(X), divergence, **options)
+        options |= {"device": X.device, "dtype": X.dtype}
+        layer = cls(n_atoms, X.shape[-1], divergence, rank=rank, **options)
         filters = initial_filters(matrices, atoms, n_atoms, rank, random)
         with torch.no_grad():
             layer.atoms.copy_(torch.from_numpy(filters))
@@ -160,9 +160,9 @@ class DivergenceLayer(nn.Module):
 
     def forward(self, X: Tensor) -> Tensor:
         """Divergences of matrices (..., d, d), shape (..., out_features)."""
-        if self._start is not None:  # an optimizer that evaluates the loss during its step
+        if self._start is not None:  # inside `stepping`, an optimizer evaluates the loss
             return encode(X, *self._stepped(self._start), engine=self.engine).flatten(-2)
-        # An optimizer may have left a parameter just below zero.
+        # Without `stepping`, an optimizer may make parameters negative.
         alpha, beta = self.alpha.clamp(min=0), self.beta.clamp(min=0)
         if self.rank is not None:
             return encode_filters(X, self.atoms, alpha, beta, engine=self.engine).flatten(-2)
@@ -175,21 +175,21 @@ class DivergenceLayer(nn.Module):
 
     @contextmanager
     def stepping(self) -> Iterator[None]:
-        r"""Turn what an optimizer does inside into bounded steps on the manifold.
+        r"""Turn the step of an optimizer inside the context into a bounded step on the manifold.
 
-        Inside, the parameter ``atoms`` holds coordinates S that start at zero, and its gradient is
-        :math:`L^T G L`: the atom is :math:`B = L \exp(S) L^T`, with :math:`L L^T` the atom before.
-        A learning rate is therefore relative to the atom, whatever its condition and its units,
-        and plain SGD takes the same step in any basis: data and atoms :math:`M X M^T` and
+        Inside, the parameter ``atoms`` contains coordinates S that start at zero, and its gradient
+        is :math:`L^T G L`: the atom is :math:`B = L \exp(S) L^T`, with :math:`L L^T` the atom
+        before. A learning rate is therefore relative to the atom, for any condition and units, and
+        plain SGD takes the same step in any basis: data and atoms :math:`M X M^T` and
         :math:`M B M^T` lead to atoms :math:`M B' M^T`.
 
         A step changes no variance by more than a factor of e, and neither alpha nor beta by more
         than 0.5. The smallest eigenvalue of an atom's correlation matrix stays above 1.5e-8
-        (3.5e-4 in float32), or above where it began if that is lower. A body that raises, or that
-        moves something to NaN, changes nothing.
+        (3.5e-4 in float32), or above its initial value if that is lower. If the body raises an
+        error or sets a value to NaN, nothing changes.
 
-        Optimizers that evaluate the loss in their step (LBFGS) work too; those that keep copies of
-        parameters do not. Weight decay does not act on atoms, since S starts at zero.
+        Optimizers that evaluate the loss in their step (LBFGS) are supported, those that copy
+        parameters are not. Weight decay has no effect on atoms, since S starts at zero.
         """
         if self.rank is not None:
             raise RuntimeError("filters move freely; step without `stepping`")
@@ -202,7 +202,7 @@ class DivergenceLayer(nn.Module):
         self._start = (*before, factor)
         with torch.no_grad():
             self.atoms.zero_()
-            self._turn_gradient(factor)
+            self._transform_gradient(factor)
         try:
             yield
             with torch.no_grad():
@@ -210,12 +210,12 @@ class DivergenceLayer(nn.Module):
         finally:
             self._start = None
             with torch.no_grad():
-                self._turn_gradient(torch.linalg.inv(factor))
+                self._transform_gradient(torch.linalg.inv(factor))
                 for name, value in zip(("atoms", "alpha", "beta"), after, strict=True):
                     getattr(self, name).copy_(value)
 
     def _stepped(self, start: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Return atoms, alpha and beta that the coordinates of a step denote."""
+        """Return atoms, alpha and beta after a step, from its coordinates."""
         atoms, alpha, beta, factor = start
         return (
             _bounded_step(atoms, factor, self.atoms),
@@ -223,7 +223,7 @@ class DivergenceLayer(nn.Module):
             _bounded_change(beta, self.beta, "beta"),
         )
 
-    def _turn_gradient(self, factor: Tensor) -> None:
+    def _transform_gradient(self, factor: Tensor) -> None:
         if self.atoms.grad is not None:
             self.atoms.grad.copy_(factor.mT @ self.atoms.grad.double() @ factor)
 
@@ -256,26 +256,26 @@ def _factorize(atoms: Tensor) -> Tensor:
 
 
 def _bounded_step(before: Tensor, factor: Tensor, coordinates: Tensor) -> Tensor:
-    r"""Go from atoms :math:`L L^T` to :math:`L \exp(S) L^T`, within `DivergenceLayer.stepping`."""
+    r"""Move atoms :math:`L L^T` to :math:`L \exp(S) L^T`; see `DivergenceLayer.stepping`."""
     finite = torch.isfinite(coordinates.detach()).flatten(1).all(dim=1)
     if not finite.all():
         raise _not_finite(f"atoms[{int((~finite).nonzero()[0])}]")
     S = 0.5 * (coordinates + coordinates.mT).double()
     length = torch.linalg.eigvalsh(S.detach()).abs().amax(dim=-1)[:, None, None]
-    root = factor @ torch.matrix_exp(0.5 * _LONGEST * S / length.clamp(min=_LONGEST))
+    root = factor @ torch.matrix_exp(0.5 * _MAX_STEP * S / length.clamp(min=_MAX_STEP))
     moved = root @ root.mT
     with torch.no_grad():
-        correction = _inside(moved, before) - moved
+        correction = _clip(moved, before) - moved
     result = (moved + correction).to(before.dtype)
-    # While a graph is built even S = 0 has derivatives.
+    # Where a graph is built, S = 0 needs the derivatives of the result.
     return result if torch.is_grad_enabled() else torch.where(length == 0, before, result)
 
 
 def _bounded_change(before: Tensor, after: Tensor, name: str) -> Tensor:
-    """Return alpha or beta after a step, >= 0 and not too far from before."""
+    """Return alpha or beta after a step, clipped to be >= 0 and close to the value before."""
     if not torch.isfinite(after.detach()).all():
         raise _not_finite(name)
-    change = (after - before).clamp(-_LARGEST_CHANGE, _LARGEST_CHANGE)
+    change = (after - before).clamp(-_MAX_CHANGE, _MAX_CHANGE)
     return (before + change).clamp(min=0)
 
 
@@ -286,8 +286,8 @@ def _not_finite(name: str) -> ValueError:
     )
 
 
-def _inside(moved: Tensor, before: Tensor) -> Tensor:
-    """Clip what comes too near to the border: eigenvalues of correlations, and variances."""
+def _clip(moved: Tensor, before: Tensor) -> Tensor:
+    """Clip eigenvalues of correlations, and variances, that are too close to the border."""
     dtype, d = str(before.dtype).removeprefix("torch."), before.shape[-1]
     values, vectors = _correlations(moved)
     floor = _correlations(before.double())[0][:, :1].clamp(
@@ -297,10 +297,10 @@ def _inside(moved: Tensor, before: Tensor) -> Tensor:
     start = before.double().diagonal(dim1=1, dim2=2)
     limits = torch.finfo(before.dtype)
     lowest, highest = start.clamp(max=limits.tiny**0.5), start.clamp(min=limits.max**0.5)
-    kept = variances.clamp(lowest, highest)
-    outside = (values < floor).any(dim=1) | (kept != variances).any(dim=1)
+    clipped_variances = variances.clamp(lowest, highest)
+    outside = (values < floor).any(dim=1) | (clipped_variances != variances).any(dim=1)
     correlations = (vectors * values.clamp(min=floor)[:, None]) @ vectors.mT
-    deviations = kept.sqrt()
+    deviations = clipped_variances.sqrt()
     clipped = deviations[:, :, None] * correlations * deviations[:, None]
     return torch.where(outside[:, None, None], clipped, moved)
 

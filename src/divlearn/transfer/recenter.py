@@ -21,7 +21,7 @@ from divlearn.nearest.class_means import check_forgetting, continue_means, fade,
 from divlearn.transfer.choice import choose_alignment
 
 _ALL = np.array([None])  # name of the group of all matrices
-_EQUAL = 1e-10  # dispersion of matrices that differ by the accuracy of their mean only
+_EQUAL = 1e-10  # dispersions up to this are errors of the mean: the matrices are equal
 
 
 @takes_metric
@@ -66,28 +66,28 @@ class Recenter(MatrixTransformer):
 
     Notes
     -----
-    For groups seen in `fit`, `transform` uses their mean and dispersion from `fit`. Give a new
+    For the groups of `fit`, `transform` uses their mean and dispersion from `fit`. Give a new
     session a new name.
 
-    For a new group, C is the mean of its n matrices in `transform`. Few matrices make a poor mean,
-    and a single one would become the identity. So ``mean_``, called M, counts as one of the n
-    matrices, and the mean of ``dispersions_``, :math:`\bar\sigma^2`, as one dispersion:
+    For a new group, C is the mean of its n matrices in `transform`. The mean of few matrices is
+    inaccurate, and a single matrix would become the identity. So ``mean_``, called M, counts as one
+    of the n matrices, and the mean of ``dispersions_``, :math:`\bar\sigma^2`, as one dispersion:
 
     .. math:: M_g = M^{1/2} (M^{-1/2} C M^{-1/2})^{1 - 1/n} M^{1/2} , \qquad
               \sigma_g^2 = (1 - 1/n) \, \sigma_C^2 + \bar\sigma^2 / n .
 
-    A single matrix, which cannot show its own shift, is thus treated like the average training
-    group. Many matrices keep their own mean and dispersion.
+    A single matrix, whose shift is unknown, is thus treated like the average training group. Of
+    many matrices, the mean and the dispersion are nearly unchanged.
 
     Without groups, all matrices of a call are one group, which is new in `transform` unless
-    `partial_fit` continues it. With
-    ``sklearn.set_config(enable_metadata_routing=True)``, pipelines pass on ``groups``.
+    `partial_fit` continues it. Pipelines pass on ``groups`` with
+    ``sklearn.set_config(enable_metadata_routing=True)``.
 
     For "choose", at most 10 folds hold out whole groups, which are aligned as new groups are in
     `transform`. Linear discriminants in the tangent space predict their classes. An alignment is
     chosen over a simpler one if it lowers the log-loss by more than one standard error of the
-    paired difference over groups; with fewer than five groups, whose error says little, if it
-    lowers the log-loss at all. A rotation of class means, as pyRiemann's TLRotate has it, is not
+    paired difference over groups; with fewer than five groups, whose standard error is uncertain,
+    if it lowers the log-loss at all. A rotation of class means, as in pyRiemann's TLRotate, is not
     among the candidates, since it needs labels of new groups.
 
     Examples
@@ -152,7 +152,7 @@ class Recenter(MatrixTransformer):
             self._choose(matrices, y, groups)
         else:
             _check_classes(y, groups, len(matrices))
-        return self._as_given(self._learn(matrices, groups))
+        return self._as_given(self._fit_checked(matrices, groups))
 
     @property
     def _chooses(self) -> bool:
@@ -160,13 +160,13 @@ class Recenter(MatrixTransformer):
 
     @property
     def _alignment(self) -> str:
-        """What is done to matrices: "none", "center" or "stretch"."""
+        """The alignment of matrices: "none", "center" or "stretch"."""
         if self._chooses:
             return self.chosen_
         return "stretch" if self.stretch else "center"
 
     def _choose(self, matrices: RealArray, y: ArrayLike | None, groups: ArrayLike | None) -> None:
-        """Choose an alignment; means of groups are found once, as they do not depend on others."""
+        """Choose an alignment; the mean of a group is the same for all folds, and computed once."""
         names, codes = _find_groups(groups, len(matrices))
         if len(names) < 2:
             raise ValueError(
@@ -174,41 +174,41 @@ class Recenter(MatrixTransformer):
                 "hold one out; pass groups of several subjects or sessions, or name a divergence"
             )
         data = label(matrices, y, np.ones(len(matrices)), None, groups)
-        everything = Recenter(stretch=True, engine=self.engine)
-        everything._learn(matrices, groups)
+        all_groups = Recenter(stretch=True, engine=self.engine)
+        all_groups._fit_checked(matrices, groups)
 
         def align(alignment: str, train: Indices) -> RealArray:
-            known = everything._only(np.unique(codes[train]))
+            model = all_groups._restrict(np.unique(codes[train]))
             if alignment == "none":
-                return log_vectors(matrices, invsqrtm(known.mean_))
-            known.stretch = alignment == "stretch"
-            return log_vectors(known._move(matrices, groups))
+                return log_vectors(matrices, invsqrtm(model.mean_))
+            model.stretch = alignment == "stretch"
+            return log_vectors(model._align(matrices, groups))
 
         self.chosen_, self.cv_results_ = choose_alignment(data, align)
 
-    def _only(self, places: Indices) -> Self:
-        """Copy that knows some of the groups, as if it were fitted to these alone."""
+    def _restrict(self, indices: Indices) -> Self:
+        """Return a copy as if it were fitted to some of the groups only."""
         model = copy(self)
-        model.groups_, model.totals_ = self.groups_[places], self.totals_[places]
-        model.means_, model.dispersions_ = self.means_[places], self.dispersions_[places]
-        model.mean_ = model._find_means(model.means_, np.zeros(len(places), np.intp), _ALL)[0]
+        model.groups_, model.totals_ = self.groups_[indices], self.totals_[indices]
+        model.means_, model.dispersions_ = self.means_[indices], self.dispersions_[indices]
+        model.mean_ = model._compute_means(model.means_, np.zeros(len(indices), np.intp), _ALL)[0]
         return model
 
-    def _learn(self, matrices: RealArray, groups: ArrayLike | None) -> RealArray:
-        """Find means and dispersions of the groups of matrices that were checked; align these."""
+    def _fit_checked(self, matrices: RealArray, groups: ArrayLike | None) -> RealArray:
+        """Fit to checked matrices, and return them aligned."""
         names, codes = _find_groups(groups, len(matrices))
         _check_sizes(names, codes)
-        self.__dict__.pop("dispersions_", None)  # of a fit that stretched
+        self.__dict__.pop("dispersions_", None)  # of an earlier fit with ``stretch``
         self.groups_ = names[:0] if groups is None else names
         self.totals_ = np.bincount(codes).astype(float)
-        self.means_ = self._find_means(matrices, codes, names)
-        self.mean_ = self._find_means(self.means_, np.zeros(len(names), np.intp), _ALL)[0]
+        self.means_ = self._compute_means(matrices, codes, names)
+        self.mean_ = self._compute_means(self.means_, np.zeros(len(names), np.intp), _ALL)[0]
         if self._alignment == "none":
             return matrices
         aligned = _center(matrices, codes, self.means_)
         if self._alignment == "stretch":
             vectors = log_vectors(aligned)
-            self.dispersions_ = self._find_dispersions(vectors, codes)
+            self.dispersions_ = self._compute_dispersions(vectors, codes)
             aligned = _stretch(vectors, codes, self.dispersions_)
         return aligned.astype(matrices.dtype, copy=False)
 
@@ -221,13 +221,13 @@ class Recenter(MatrixTransformer):
         *,
         forgetting: float = 0.0,
     ) -> Self:
-        """Continue the means of groups with new matrices, in their order.
+        """Update the means of groups with new matrices, in their order.
 
-        `transform` then uses these means, also for a single matrix. A group that `fit` did not see
-        starts at ``mean_``, which counts as one matrix; so do matrices without groups, which
-        continue one session. Every new matrix has the weight one, and removes the share
-        ``forgetting`` of the weight of all matrices of its group before it: 0.05 remembers about 20
-        matrices. The running mean is that of the old mean and the new matrices, which is exact for
+        `transform` then uses these means, also for a single matrix. A group that was not in `fit`
+        starts at ``mean_``, which counts as one matrix; so do matrices without groups, which are
+        one session. Every new matrix has the weight one, and reduces the weights of the earlier
+        matrices of its group by the share ``forgetting``: 0.05 remembers about 20 matrices. The new
+        mean is that of the old mean and the new matrices, which is the mean of all matrices for
         "burg", "reverse-burg" and metrics that embed matrices, such as "log-euclidean". In "airm"
         the mean moves along the geodesic to each matrix. The first call is `fit`.
         """
@@ -239,80 +239,81 @@ class Recenter(MatrixTransformer):
         matrices = check_new(self, X)
         names, codes = _find_groups(groups, len(matrices))
         codes = self._add_groups(names)[codes]
-        before, weights = fade(self.totals_, codes, forgetting)
+        old_totals, weights = fade(self.totals_, codes, forgetting)
         self.means_, self.totals_ = continue_means(
-            (self.means_, before),
+            (self.means_, old_totals),
             (matrices, weights, codes),
-            self._known_divergence,
+            self._resolved_divergence,
             get_engine(self.engine),
             [_describe(name) for name in self.groups_],
         )
         if self._alignment == "stretch":
             vectors = log_vectors(_center(matrices, codes, self.means_))
-            sums = np.bincount(codes, weights * self._squared_distances(vectors), len(before))
-            self.dispersions_ = (before * self.dispersions_ + sums) / self.totals_
+            distances = self._squared_distances(vectors)
+            sums = np.bincount(codes, weights * distances, len(old_totals))
+            self.dispersions_ = (old_totals * self.dispersions_ + sums) / self.totals_
         return self
 
     def _add_groups(self, names: Labels) -> Indices:
-        """Return the places of groups; new ones start as the average training group."""
-        known = self.groups_.tolist()
-        new, n_known = [name for name in names.tolist() if name not in known], len(known)
+        """Return the indices of groups; new ones start as the average training group."""
+        old = self.groups_.tolist()
+        new, n_old = [name for name in names.tolist() if name not in old], len(old)
         if new:
-            self.groups_ = np.array(known + new, dtype=object)
+            self.groups_ = np.array(old + new, dtype=object)
             starts = np.repeat(self.mean_[None], len(new), axis=0)
-            self.means_ = np.concatenate([self.means_[:n_known], starts])
-            self.totals_ = np.append(self.totals_[:n_known], np.ones(len(new)))
+            self.means_ = np.concatenate([self.means_[:n_old], starts])
+            self.totals_ = np.append(self.totals_[:n_old], np.ones(len(new)))
         if new and self._alignment == "stretch":
             average = np.full(len(new), self.dispersions_.mean())
-            self.dispersions_ = np.append(self.dispersions_[:n_known], average)
+            self.dispersions_ = np.append(self.dispersions_[:n_old], average)
         return np.array([self.groups_.tolist().index(name) for name in names.tolist()])
 
     def transform(self, X: ArrayLike, groups: ArrayLike | None = None) -> RealArray:
-        """Re-centre matrices; new groups have a mean of their own; see Notes.
+        """Re-centre matrices; new groups are re-centred by their own mean; see Notes.
 
         The result has the shape of X, and is float32 if X is, else float64.
         """
-        return self._as_given(self._move(check_new(self, X, dtype=None), groups))
+        return self._as_given(self._align(check_new(self, X, dtype=None), groups))
 
-    def _move(self, matrices: RealArray, groups: ArrayLike | None) -> RealArray:
-        """Align matrices that were checked, by what `fit` knows of their groups."""
+    def _align(self, matrices: RealArray, groups: ArrayLike | None) -> RealArray:
+        """Align checked matrices; see Notes for groups that were not in `fit`."""
         names, codes = _find_groups(groups, len(matrices))
         if self._alignment == "none":
             return matrices
-        seen = {name: place for place, name in enumerate(self.groups_.tolist())}
-        places = np.array([seen.get(name, -1) for name in names.tolist()])
-        new, share = places < 0, 1 / np.bincount(codes)
-        means = self.means_[places]
+        index_by_name = {name: index for index, name in enumerate(self.groups_.tolist())}
+        indices = np.array([index_by_name.get(name, -1) for name in names.tolist()])
+        new, share = indices < 0, 1 / np.bincount(codes)  # share of the training average
+        means = self.means_[indices]
         if new.any():
             rows = np.flatnonzero(new[codes])
-            own = self._find_means(matrices[rows], (np.cumsum(new) - 1)[codes[rows]], names[new])
-            means[new] = geodesic(self.mean_, own, 1 - share[new])
+            new_codes = (np.cumsum(new) - 1)[codes[rows]]
+            new_means = self._compute_means(matrices[rows], new_codes, names[new])
+            means[new] = geodesic(self.mean_, new_means, 1 - share[new])
         aligned = _center(matrices, codes, means)
         if self._alignment == "stretch":
             vectors = log_vectors(aligned)
-            own = self._find_dispersions(vectors, codes)
-            pulled = (1 - share) * own + share * self.dispersions_.mean()
-            dispersions = np.where(new, pulled, self.dispersions_[places])
-            aligned = _stretch(vectors, codes, dispersions)
+            dispersions = self._compute_dispersions(vectors, codes)
+            shrunk = (1 - share) * dispersions + share * self.dispersions_.mean()
+            aligned = _stretch(vectors, codes, np.where(new, shrunk, self.dispersions_[indices]))
         return aligned.astype(matrices.dtype, copy=False)
 
     @property
-    def _known_divergence(self) -> Divergence:
+    def _resolved_divergence(self) -> Divergence:
         return get_divergence("airm" if self._chooses else self.divergence)
 
-    def _find_dispersions(self, vectors: RealArray, codes: Indices) -> RealArray:
+    def _compute_dispersions(self, vectors: RealArray, codes: Indices) -> RealArray:
         return np.bincount(codes, self._squared_distances(vectors)) / np.bincount(codes)
 
     def _squared_distances(self, vectors: RealArray) -> RealArray:
-        """Squared distances to the identity, of matrices with these logarithms."""
+        """Squared distances to the identity of matrices, of which these are the logarithms."""
         return self._share * (vectors**2).sum(axis=1)
 
-    def _find_means(self, matrices: RealArray, codes: Indices, names: Labels) -> RealArray:
+    def _compute_means(self, matrices: RealArray, codes: Indices, names: Labels) -> RealArray:
         return find_means(
             matrices.astype(np.float64, copy=False),
             codes,
             np.ones(len(codes)),
-            self._known_divergence,
+            self._resolved_divergence,
             get_engine(self.engine),
             [_describe(name) for name in names],
         )
@@ -323,14 +324,15 @@ def _describe(name: object) -> str:
 
 
 def _find_groups(groups: ArrayLike | None, n_matrices: int) -> tuple[Labels, Indices]:
-    known = check_groups(groups, n_matrices)
-    if known is None:
+    """Return the names of groups, and the index of the group of each matrix."""
+    checked = check_groups(groups, n_matrices)
+    if checked is None:
         return _ALL, np.zeros(n_matrices, np.intp)
-    return np.unique(known, return_inverse=True)
+    return np.unique(checked, return_inverse=True)
 
 
 def _check_sizes(names: Labels, codes: Indices) -> None:
-    """Raise where re-centring would leave nothing of a matrix."""
+    """Raise if a group has one matrix, which re-centring would map to the identity."""
     counts = np.bincount(codes)
     if counts.min() < 2:
         where = "X" if names[0] is None else f"group {names[counts.argmin()]!s}"
@@ -341,7 +343,7 @@ def _check_sizes(names: Labels, codes: Indices) -> None:
 
 
 def _check_classes(y: ArrayLike | None, groups: ArrayLike | None, n_matrices: int) -> None:
-    """Raise where re-centring would remove the classes."""
+    """Raise if re-centring would remove the classes."""
     labels = np.asarray(y)
     if groups is None or labels.ndim != 1:  # several targets are no classes
         return
@@ -362,6 +364,6 @@ def _center(matrices: RealArray, codes: Indices, means: RealArray) -> RealArray:
 
 
 def _stretch(vectors: RealArray, codes: Indices, dispersions: RealArray) -> RealArray:
-    """Powers of the matrices with these logarithms, which bring dispersions to one."""
+    """Scale logarithms to dispersions of one; return the matrices of these logarithms."""
     sigmas = np.sqrt(np.where(dispersions > _EQUAL, dispersions, 1.0))
     return from_log_vectors(vectors / sigmas[codes, None])
