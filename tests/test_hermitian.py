@@ -241,6 +241,64 @@ def test_kernels_decay_with_the_divergence():
     np.testing.assert_allclose(kernel(X), expected, rtol=1e-9)
 
 
+@pytest.mark.parametrize("divergence", ["thompson", "function", "pair"])
+def test_kernels_of_functions_see_complex_matrices(divergence):
+    def gap(A, B):
+        assert np.iscomplexobj(A)
+        assert A.shape[-1] == 3
+        return np.abs(A - B).max(axis=(-2, -1))
+
+    given = {"function": gap, "pair": {"mean": "euclid", "distance": gap}}.get(
+        divergence, divergence
+    )
+    X, _ = classes(8, 5)
+    expected = np.exp(-0.7 * divlearn.get_divergence(given).pairwise(X))
+    kernel = DivergenceKernel(given, 0.7)
+    np.testing.assert_allclose(kernel.fit_transform(X), expected, rtol=1e-9)
+    np.testing.assert_allclose(kernel.transform(X), expected, rtol=1e-9)
+    np.testing.assert_allclose(kernel(X), expected, rtol=1e-9)
+
+
+def test_functions_for_means_get_complex_matrices():
+    X, y = classes(0, 8)
+
+    def average(matrices, sample_weight=None):
+        assert np.iscomplexobj(matrices)
+        return np.average(matrices, axis=0, weights=sample_weight)
+
+    metric = {"mean": average, "distance": "thompson"}
+    expected = [X[y == k].mean(axis=0) for k in range(2)]
+    np.testing.assert_allclose(DivergenceMDM(metric=metric).fit(X, y).means_, expected)
+    np.testing.assert_allclose(divlearn.get_divergence(metric).mean(X), X.mean(axis=0))
+
+
+def test_regressors_and_detectors_give_functions_complex_matrices():
+    X, _ = classes(3, 20)
+    seen = []
+
+    def gap(A, B):
+        seen.append(A.shape[1:] == (3, 3) and np.iscomplexobj(A))
+        return np.abs(A - B).max(axis=(-2, -1))
+
+    divlearn.DivergenceKernelRegressor([gap]).fit(X, X[:, 0, 1].imag).predict(X)
+    metric = {"mean": "euclid", "distance": gap}
+    divlearn.DivergenceOutliers(metric).fit(X).partial_fit(X[:2]).predict(X)
+    assert seen
+    assert all(seen)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_outliers_know_the_spread_of_hermitian_scatter(d):
+    """The least spread is three quarters of that of scatter with independent directions."""
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((2, 20000, d, d))
+    H = np.triu(Z[0] + 1j * Z[1], 1) / np.sqrt(2) + np.einsum("nii->ni", Z[0])[:, None] * np.eye(d)
+    squares = (np.abs(H + np.triu(H, 1).mT.conj()) ** 2).sum(axis=(1, 2))
+    equal = np.repeat(np.eye(d, dtype=complex)[None], 5, axis=0)
+    least = divlearn.DivergenceOutliers().fit(equal).spread_
+    assert least == pytest.approx(0.75 * np.log(squares).std(), rel=0.05)
+
+
 def test_features_are_divergences_to_atoms():
     X, _ = classes(16, 8)
     model = divlearn.IDDLTransformer(3, divergence="airm", random_state=0).fit(X)

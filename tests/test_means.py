@@ -222,6 +222,13 @@ def test_weights(engine, point):
         within(scaled.mean, weighted.mean, 2e-10)
 
 
+def test_matrices_without_weight_do_not_count():
+    """Not even where their divergences are beyond the range of numbers."""
+    matrices = np.array([1.0, 2.0, 1e300])[:, None, None]
+    found = mean_abld(matrices, 0, 2, sample_weight=[1, 1, 0])
+    np.testing.assert_allclose(found.mean, mean_abld(matrices[:2], 0, 2).mean, rtol=1e-9)
+
+
 @pytest.mark.parametrize("point", POINTS)
 def test_one_matrix_is_its_own_centroid(point):
     X = ordinary(1)

@@ -181,6 +181,14 @@ def test_pairs_of_functions_as_in_pyriemann(metric):
     np.testing.assert_array_equal(model.predict(X), peer.predict(X))
 
 
+def test_files_keep_pairs_of_named_divergences(tmp_path):
+    X, y = classes()
+    model = DivergenceMDM({"mean": "euclid", "distance": "burg"}).fit(X, y)
+    divlearn.save(model, tmp_path / "model")
+    again = divlearn.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.fit(X, y).transform(X), model.transform(X))
+
+
 def test_wrong_pairs_of_functions():
     with pytest.raises(ValueError, match=r'must have the keys "mean" and "distance"'):
         get_divergence({"mean": "airm"})
@@ -244,6 +252,20 @@ def test_kernels_of_functions_are_symmetrised():
     np.testing.assert_allclose(found.transform(X), expected.transform(X), rtol=1e-10)
     np.testing.assert_allclose(found(X), expected(X), rtol=1e-10)
     assert "no theorem covers this divergence" in str(found.definiteness())
+
+
+def test_functions_of_the_same_name_stay_apart():
+    X, _ = classes()
+    y = np.log(X[:, 0, 0])
+    useful = lambda A, B: (np.log(A[:, 0, 0]) - np.log(B[0, 0])) ** 2  # noqa: E731
+    useless = lambda A, B: np.abs(A[:, 0, 1] - B[0, 1])  # noqa: E731
+    models = {
+        divergences: divlearn.DivergenceKernelRegressor(divergences, random_state=0).fit(X, y)
+        for divergences in [(useful,), (useful, useless), (useless, useful)]
+    }
+    for model in models.values():
+        assert model.best_params_["divergence"].function is useful
+        assert model.score(X, y) == pytest.approx(models[(useful,)].score(X, y))
 
 
 @pytest.mark.parametrize(

@@ -517,6 +517,19 @@ def test_names_of_several_types_stay_apart(data):
     assert model.groups_.tolist() == ["1", 1]
 
 
+def test_dates_are_the_same_in_all_units(data, tmp_path):
+    X, _, groups = data
+    days = np.array(["2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04"], "datetime64[D]")
+    codes = np.unique(groups, return_inverse=True)[1]
+    model = Recenter().fit(X, groups=days[codes])
+    expected = Recenter().fit(X, groups=groups).transform(X[:3], groups[:3])
+    later = days[codes[:3]].astype("datetime64[ns]")
+    np.testing.assert_array_equal(model.transform(X[:3], later), expected)
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model").transform(X[:3], days[codes[:3]])
+    np.testing.assert_array_equal(again, expected)
+
+
 def test_a_failed_part_changes_nothing(data):
     X, _, groups = data
     model = Recenter().fit(X, groups=groups)

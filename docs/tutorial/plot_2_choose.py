@@ -40,9 +40,9 @@ print(answer.summary())
 # recommended only if it is significantly better than the best named divergence. If no rule is
 # significantly better than chance, the answer recommends none.
 #
-# ``answer.named`` has the accuracy of every named divergence for means and neighbours. The nearest mean
-# needs a robust divergence: log-cosh, Stein or reverse Burg. With the nearest neighbour, artifacts
-# do less harm.
+# ``answer.named`` has the accuracy of every named divergence for means and neighbours. The nearest
+# mean needs a robust divergence: log-cosh, Stein or reverse Burg. With the nearest neighbour,
+# artifacts do less harm.
 
 for name, row in answer.named.items():
     print(f"{name:12}  mean {row.mean_score:.1%}  neighbour {row.score:.1%}")

@@ -73,8 +73,8 @@ print(committee.summary())
 # %%
 # Here the nearest neighbour and the kernel machine have the highest held-out accuracies of all
 # members. The nearest neighbour has the largest weight; next comes IDDL, whose prior weight is four
-# times that of another member, and then the kernel machine. The last sentence of the summary above names a single member
-# that does as well as the average, if there is one: try it, too.
+# times that of another member, and then the kernel machine. The last sentence of the summary above
+# names a single member that does as well as the average, if there is one: try it, too.
 #
 # On new subjects
 # ---------------

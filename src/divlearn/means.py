@@ -145,8 +145,11 @@ class _Objective:
         self.dtype = data.dtype  # of the result, which alone is rounded to it
         if data.dtype != np.float64:
             data = engine.prepare(data.matrices.astype(np.float64))
-        self.data, self.weights = data, check_weights(sample_weight, data.n_matrices)
-        self.weights /= self.weights.sum()
+        weights = check_weights(sample_weight, data.n_matrices)
+        rows = np.flatnonzero(weights)
+        if len(rows) < len(weights):  # others may have infinite divergences
+            data, weights = engine.take(data, rows), weights[rows]
+        self.data, self.weights = data, weights / weights.sum()
 
     def at(self, mean: RealArray) -> Slope:
         weights = self.weights

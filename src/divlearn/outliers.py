@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, OutlierMixin
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import check_number, is_number
-from divlearn.divergence import DivergenceLike, get_divergence
+from divlearn.divergence import Divergence, DivergenceLike, get_divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.labelled import (
     MatricesMixin,
@@ -28,7 +28,7 @@ _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
 _STEPS = 50  # at most, of the searches for the median and for the inliers
 _STILL = 1e-6  # relative change of the mean distance at which the search for the median stops
 _MIN_DIVERGENCE = 1e-12
-_LEAST_SHARE = 0.75  # of the spread of Gaussian scatter, see `_least_spread`
+_LEAST_SHARE = 0.75  # of the spread of Gaussian scatter, see `DivergenceOutliers._least_spread`
 _MAD = 0.6744897501960817  # median absolute deviation of a standard normal variable
 _CUT = 3.0  # location and spread ignore matrices with larger z-scores
 
@@ -116,7 +116,7 @@ class DivergenceOutliers(OutlierMixin, MatricesMixin, BaseEstimator):  # type: i
         self.n_features_in_, self.total_ = matrices.shape[-1], float(len(matrices))
         self.mean_ = self._find_median(matrices)
         logarithms = self._measure(matrices, self.mean_)
-        least = _least_spread(self.n_features_in_)
+        least = self._least_spread
         counted = logarithms[_find_inliers(logarithms, least)]
         self.location_ = float(counted.mean())
         self.spread_ = max(float(counted.std()), least)
@@ -149,7 +149,7 @@ class DivergenceOutliers(OutlierMixin, MatricesMixin, BaseEstimator):  # type: i
     def _average(
         self, matrices: RealArray, weights: RealArray, start: RealArray | None = None
     ) -> RealArray:
-        return get_divergence(self.divergence).mean(
+        return self._known_divergence.mean(
             Prepared.checked(matrices),
             weights,
             engine=get_engine(self.engine),
@@ -160,7 +160,7 @@ class DivergenceOutliers(OutlierMixin, MatricesMixin, BaseEstimator):  # type: i
     def _measure(self, matrices: RealArray, center: RealArray) -> RealArray:
         """Log-divergences from a matrix, shape (n_matrices,)."""
         pair = Prepared.checked(matrices), Prepared.checked(center[None])
-        table = get_divergence(self.divergence).pairwise(*pair, engine=get_engine(self.engine))
+        table = self._known_divergence.pairwise(*pair, engine=get_engine(self.engine))
         return np.log(np.maximum(table[:, 0], _MIN_DIVERGENCE))
 
     @fit_method
@@ -190,7 +190,20 @@ class DivergenceOutliers(OutlierMixin, MatricesMixin, BaseEstimator):  # type: i
             share = 1 / self.total_
             self.location_ += share * deviation
             variance = (1 - share) * (self.spread_**2 + share * deviation**2)
-            self.spread_ = max(float(np.sqrt(variance)), _least_spread(self.n_features_in_))
+            self.spread_ = max(float(np.sqrt(variance)), self._least_spread)
+
+    @property
+    def _least_spread(self) -> float:
+        """Smallest plausible spread of log-divergences; that of few matrices may be smaller."""
+        # Squared distances of Gaussian scatter in all directions have a chi-squared distribution.
+        # In fewer directions the spread of their logarithms is larger.
+        d = self.n_features_in_
+        n_directions = (d / 2) ** 2 if self.hermitian_ else d * (d + 1) / 2
+        return _LEAST_SHARE * float(np.sqrt(polygamma(1, n_directions / 2)))
+
+    @property
+    def _known_divergence(self) -> Divergence:
+        return self._for_checked(get_divergence(self.divergence))
 
     def score_samples(self, X: ArrayLike) -> RealArray:
         """Scores of matrices, shape (n_matrices,); the lower, the more abnormal."""
@@ -205,13 +218,6 @@ class DivergenceOutliers(OutlierMixin, MatricesMixin, BaseEstimator):  # type: i
     def predict(self, X: ArrayLike) -> Indices:
         """Return 1 for inliers and -1 for outliers, shape (n_matrices,)."""
         return np.where(self.decision_function(X) < 0, -1, 1)
-
-
-def _least_spread(d: int) -> float:
-    """Smallest plausible spread of log-divergences; that of few matrices may be smaller."""
-    # Squared distances of Gaussian scatter in all directions have a chi-squared distribution. In
-    # fewer directions the spread of their logarithms is larger.
-    return _LEAST_SHARE * float(np.sqrt(polygamma(1, d * (d + 1) / 4)))
 
 
 def _find_inliers(logarithms: RealArray, least: float) -> NDArray[np.bool_]:

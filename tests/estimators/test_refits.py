@@ -102,8 +102,26 @@ def test_old_classes_do_not_get_new_names():
     assert set(model.predict(X)) <= {"a", "b"}
 
 
-def test_nothing_of_the_last_fit_stays():
-    X, _ = data()
-    model = divlearn.ABKMeans(2, "likelihood", n_init=1, random_state=0).fit(X)
-    assert model.kappa_ > 0
-    assert not hasattr(model.set_params(divergence="burg").fit(X), "kappa_")
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (divlearn.ABKMeans(2, "likelihood", n_init=1, random_state=0), {"divergence": "burg"}),
+        (divlearn.ABKMeans(2, "euclidean", n_init=1, random_state=0), {"divergence": "burg"}),
+        (divlearn.DivergenceMDM("choose", random_state=0), {"divergence": "airm"}),
+        (divlearn.DivergenceKNN(1, "log-euclidean"), {"divergence": "airm"}),
+        (divlearn.Recenter("choose"), {"divergence": "airm"}),
+        (divlearn.Recenter(stretch=True), {"stretch": False}),
+    ],
+    ids=str,
+)
+def test_nothing_of_the_last_fit_stays(first, then, tmp_path):
+    X, y = data()
+    groups = {} if hasattr(first, "fit_predict") else {"groups": np.arange(len(y)) // 3}
+    groups = {} if isinstance(first, divlearn.DivergenceKNN) else groups
+    model = clone(first).fit(X, y, **groups).set_params(**then)
+    few, classes = others()
+    groups = {name: groups[name][: len(few)] for name in groups}
+    expected = clone(model).fit(few, classes, **groups)
+    assert vars(model.fit(few, classes, **groups)).keys() == vars(expected).keys()
+    divlearn.save(model, tmp_path / "model")
+    divlearn.load(tmp_path / "model")

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.model_selection import StratifiedKFold
 
-from divlearn import IDDLClassifier, IDDLRegressor, load, save
+from divlearn import IDDLClassifier, IDDLRegressor, IDDLTransformer, load, save
 from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl import Recipe
 from divlearn.iddl.judging import name_point
@@ -113,3 +113,12 @@ def test_heads_of_constants_have_no_weights(data):
     said = model.summary()
     assert said.count(" 0% ") == 3
     assert "nan" not in said
+
+
+def test_transformers_describe_what_they_learned(data):
+    X, y = data
+    learned = IDDLTransformer(n_atoms=3, max_iter=1, random_state=0).fit(X, y)
+    classifier = IDDLClassifier(n_atoms=3, max_iter=1, rank="full", random_state=0).fit(X, y)
+    assert learned.summary() == classifier.summary()
+    plain = IDDLTransformer(n_atoms=3, divergence="stein", random_state=0).fit(X)
+    assert plain.summary().startswith("Models: 1 of full rank")

@@ -56,6 +56,16 @@ def test_few_groups_that_agree_claim_no_more_than_they_can():
     assert p_above_chance(flags, of_one_class, groups) == pytest.approx(4 / 27)
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_constant_predictions_are_not_above_chance(n_classes):
+    """Balanced accuracies that are 1 / n_classes up to rounding."""
+    for sizes in product(range(2, 25, 3), repeat=n_classes):
+        codes = np.repeat(np.arange(n_classes), sizes)
+        assert p_above_chance(codes == 0, codes) == 1
+        groups = np.arange(len(codes)) % 5
+        assert p_above_chance(codes == 0, codes, groups) == 1
+
+
 GROUPS = np.repeat(np.arange(12), 40)
 
 

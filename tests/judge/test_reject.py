@@ -48,6 +48,25 @@ def test_numbers_become_nan_or_what_is_asked_for():
     assert set(predict_or_reject(model, X[TEST], 0.5, "?").tolist()) == {"?", 0, 1, 2}
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        np.array([2**60, 2**60 + 1, 3]),
+        np.array([True, False]),
+        np.array(["2026-01-01", "2026-01-02", "2026-01-03"], dtype="datetime64[D]"),
+    ],
+    ids=["large numbers", "flags", "dates"],
+)
+def test_classes_stay_what_they_are(names):
+    some = len(names) > CODES
+    model = DivergenceMDM().fit(X[some], names[CODES[some]])
+    found = predict_or_reject(model, X[some], 0.5)
+    sure = np.array([one in names.tolist() for one in found.tolist()])
+    assert 0 < sure.mean() <= 1
+    assert found[sure].tolist() == model.predict(X[some])[sure].tolist()
+    assert all(one != one for one in found[~sure].tolist())  # not a number
+
+
 def test_long_words_are_kept_whole():
     model = DivergenceMDM().fit(X[TRAIN], NAMES[TRAIN])
     assert set(predict_or_reject(model, X[TEST], 1.0, "not sure enough")) == {"not sure enough"}

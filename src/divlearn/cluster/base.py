@@ -94,8 +94,6 @@ class KMeansModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, Bas
                 "complex; pass a divergence"
             )
         self.n_features_in_ = shards.d
-        for name in ("alpha_", "beta_", "kappa_", "objective_", "history_"):  # of an earlier fit
-            self.__dict__.pop(name, None)
         warning = None
         if isinstance(rule, EmbeddedMetric):
             self._fit_vectors(shards, rule)

@@ -100,7 +100,8 @@ class Divergence(ABC):
         """
         (X, init), share = real_forms(X, init)
         engine = get_engine(engine)
-        mean = self._mean(X, sample_weight, engine=engine, init=init, tol=tol, what=what)
+        divergence = self if share == 1 else self.of_real_form()
+        mean = divergence._mean(X, sample_weight, engine=engine, init=init, tol=tol, what=what)
         return mean if share == 1 else from_real_form(mean)
 
     def of_real_form(self) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +14,7 @@ from divlearn.arrays import Indices, RealArray
 from divlearn.divergence.base import Divergence, Matrices, check_set, check_weighted, warn_inexact
 from divlearn.engines import Engine
 from divlearn.geometry import invsqrtm, sqrtm, unvectorize, vectorize
-from divlearn.hermitian import from_real_form
+from divlearn.hermitian import from_real_form, real_form
 from divlearn.means import arithmetic_mean
 from divlearn.spd import check_spd
 
@@ -226,6 +226,14 @@ def _of_real_forms(function: Measure, X: RealArray, Y: RealArray) -> RealArray:
     return np.multiply(2, function(from_real_form(X), from_real_form(Y)))
 
 
+def _mean_of_real_forms(
+    average: Callable[..., ArrayLike], X: RealArray, sample_weight: RealArray
+) -> ArrayLike:
+    """Call a function to the mean of complex matrices with real forms."""
+    mean = np.asarray(average(from_real_form(X), sample_weight=sample_weight))
+    return real_form(mean, "the mean", always=True)
+
+
 @dataclass(frozen=True)
 class PairedDivergence(Divergence):
     """A divergence with another mean, as pyRiemann's ``{"mean": ..., "distance": ...}``.
@@ -234,7 +242,7 @@ class PairedDivergence(Divergence):
     ----------
     name : str
     distance : Divergence
-    average : callable, a function of matrices and ``sample_weight`` that returns their mean
+    average : Divergence with a mean, or a function of matrices and ``sample_weight`` to their mean
     squared_distance, formula, aliases : see `Divergence`
 
     Examples
@@ -247,7 +255,7 @@ class PairedDivergence(Divergence):
     """
 
     distance: Divergence
-    average: Callable[..., ArrayLike]
+    average: Divergence | Callable[..., ArrayLike]
 
     def pairwise(
         self,
@@ -260,12 +268,19 @@ class PairedDivergence(Divergence):
         """Table of all pairs, shape (n_matrices_X, n_matrices_Y)."""
         return self.distance.pairwise(X, Y, squared=squared, engine=engine)
 
-    def _mean(self, X: Matrices, weight: ArrayLike | None, **_: object) -> RealArray:
+    def _mean(self, X: Matrices, weight: ArrayLike | None, **search: Any) -> RealArray:
+        if isinstance(self.average, Divergence):
+            return self.average._mean(X, weight, **search)
         matrices, weights = check_weighted(X, weight)
         return check_spd(self.average(matrices, sample_weight=weights), ndim=2, name="the mean")
 
     def of_real_form(self) -> Self:
-        return replace(self, distance=self.distance.of_real_form())
+        average: Any = self.average
+        if isinstance(average, Divergence):
+            average = average.of_real_form()
+        else:
+            average = partial(_mean_of_real_forms, average)
+        return replace(self, distance=self.distance.of_real_form(), average=average)
 
     def _compare(self, X: RealArray, Y: RealArray) -> RealArray:
         return self.distance._compare(X, Y)

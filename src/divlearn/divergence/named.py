@@ -259,8 +259,7 @@ def _pair(metric: Mapping[str, Any]) -> PairedDivergence:
     if isinstance(mean, Divergence) or not callable(mean):
         mean = get_divergence(mean)
     name = f"{distance.name} with the mean of {_name_of(mean)}"
-    average = mean.mean if isinstance(mean, Divergence) else mean
-    return PairedDivergence(name, distance, average, squared_distance=distance.squared_distance)
+    return PairedDivergence(name, distance, mean, squared_distance=distance.squared_distance)
 
 
 def _name_of(function: Any) -> str:

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
+from inspect import get_annotations
 from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 import numpy as np
@@ -15,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import ClassWeight, RandomState
+from divlearn.divergence import Divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.folds import Fold, Splitter, check_groups, count_groups, make_folds
 from divlearn.fitting.interrupts import user_call
@@ -30,11 +32,16 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def fit_method(fit: _Fit) -> _Fit:
-    """Let a method that fits print progress if verbose, and restore the estimator if it fails."""
+    """Let a method that fits forget earlier fits, print progress, and restore all if it fails.
+
+    `partial_fit` continues an earlier fit instead.
+    """
 
     @wraps(fit)
     def restoring(self: Any, *args: Any, **kwargs: Any) -> Any:
         before = dict(vars(self))
+        if fit.__name__ != "partial_fit":
+            _forget(self)
         try:
             with user_call(), narrated(type(self).__name__, getattr(self, "verbose", 0)):
                 return fit(self, *args, **kwargs)
@@ -44,6 +51,15 @@ def fit_method(fit: _Fit) -> _Fit:
             raise
 
     return cast(_Fit, restoring)
+
+
+def _forget(estimator: Any) -> None:
+    """Remove learned attributes: a fit with other parameters may not set all of them."""
+    annotated = {name for base in type(estimator).__mro__ for name in get_annotations(base)}
+    for name in list(vars(estimator)):
+        is_private = name.startswith("_") and name in annotated
+        if is_private or (name.endswith("_") and name != "feature_names_in_"):
+            delattr(estimator, name)
 
 
 def takes_metric(estimator: _Class) -> _Class:
@@ -86,6 +102,10 @@ class MatricesMixin:
     def _share(self) -> float:
         """Factor of divergences: those of real forms are twice those of complex matrices."""
         return 0.5 if self.hermitian_ else 1.0
+
+    def _for_checked(self, divergence: Divergence) -> Divergence:
+        """Return a divergence for checked matrices, which may be real forms of complex ones."""
+        return divergence.of_real_form() if self.hermitian_ else divergence
 
     def _as_given(self, matrices: RealArray) -> RealArray:
         """Return matrices as complex ones if the estimator was fitted to complex ones."""

@@ -25,7 +25,8 @@ from divlearn.iddl.estimators import IDDLClassifier, IDDLRegressor
 from divlearn.iddl.training import Model
 from divlearn.sharded.blocks import Block
 
-_LEARNED = ("models_", "loss_", "penalty_", "n_iter_", "message_", "stop_reasons_", "history_")
+_LEARNED = ("models_", "starts_", "loss_", "penalty_", "n_iter_", "message_", "stop_reasons_")
+_LEARNED += ("history_", "held_out_losses_", "n_features_in_")
 
 
 @takes_metric
@@ -97,7 +98,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         targets = _check_targets(y, len(matrices))
         learner = _make_learner(targets, self.get_params(deep=False) | {"regularize": "raise"})
         learner.fit(Prepared.checked(matrices), targets, groups=groups)
-        for name in (*_LEARNED, "n_features_in_"):
+        for name in _LEARNED:
             setattr(self, name, getattr(learner, name))
         self._n_features_out = len(self.atoms_) * self.alpha_.shape[1]
         return self
@@ -114,6 +115,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         variant = make_variant(self.divergence, len(atoms), self._recipe.start)
         alpha, beta = variant.expand(variant.start)
         no_head = np.zeros((0, alpha.size)), np.zeros(0)
+        self.starts_ = []
         self.models_ = [Model(atoms, alpha, beta, None, None, no_head, atoms.shape[2])]
         self.n_iter_, self.message_ = 0, "nothing to learn from without y"
         self.n_features_in_ = X.shape[-1]

@@ -60,6 +60,13 @@ def predict_or_reject(
     if unsure in classes.tolist():
         raise ValueError(f"unsure={unsure!r} must not be one of the classes; pass another value")
     predicted: Labels = classes[probabilities.argmax(axis=1)]
-    if isinstance(unsure, str) != is_text:  # NumPy would convert numbers to strings
-        predicted = predicted.astype(object)
+    if isinstance(unsure, str) != is_text or not (is_text or _are_floats(classes)):
+        predicted = np.array(list(predicted), dtype=object)  # NumPy would convert classes
     return np.where(probabilities.max(axis=1) >= bound, predicted, unsure)
+
+
+def _are_floats(classes: Labels) -> bool:
+    """Whether classes are numbers that keep their value as floats."""
+    if classes.dtype.kind not in "iuf":
+        return False
+    return bool((classes.astype(float).astype(classes.dtype) == classes).all())

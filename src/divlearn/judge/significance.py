@@ -43,8 +43,9 @@ def p_above_chance(flags: NDArray[np.bool_], codes: Indices, groups: _Groups = N
     excess = float(np.mean(balanced_weights(codes) * flags)) - 1 / len(classes)
     error = np.sqrt(_SHARED_LABELS) * standard_error(flags, units, codes)
     degrees = max(int(count_groups(codes, units).min()) - 1, 1)
-    p = float(excess <= 0) if error == 0 else float(stdtr(degrees, -excess / error))
-    return p if excess <= 0 else max(p, least_above_chance(codes, groups))
+    is_constant, is_above = error <= _ROUNDING, excess > _ROUNDING
+    p = float(not is_above) if is_constant else float(stdtr(degrees, -excess / error))
+    return max(p, least_above_chance(codes, groups)) if is_above else p
 
 
 def least_above_chance(codes: Indices, groups: _Groups = None) -> float:

@@ -106,14 +106,14 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
 
     def transform_checked(self, matrices: RealArray) -> RealArray:
         """Transform checked matrices."""
-        return self._kernel(self.divergence_, self.scale_, matrices, self.matrices_)
+        return self._learned_kernel(matrices, self.matrices_)
 
     @labelled.fit_method
     def fit_transform(self, X: ArrayLike, y: Any = None) -> RealArray:
         """Fit, and compute the kernel between the training matrices, (n_matrices, n_matrices)."""
         divergences = self.fit_checked(check_training(self, X, dtype=None))
         if divergences is None:
-            return self._kernel(self.divergence_, self.scale_, self.matrices_)
+            return self._learned_kernel(self.matrices_)
         return decay(divergences, self.scale_)
 
     def __call__(self, X: ArrayLike, Y: ArrayLike | None = None) -> RealArray:
@@ -127,6 +127,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
             check_is_fitted(self, msg='scale="median" and regularize are learned by fit: call it')
         (X, Y), share = real_forms(X, Y)
         scale = self.scale_ if isinstance(self.scale, str) else share * float(self.scale)
+        divergence = divergence if share == 1 else divergence.of_real_form()
         regularize = self.shrinkage_ or "raise"
         first = check_spd(X, regularize=regularize, ndim=3)
         if Y is None:
@@ -154,7 +155,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
         """
         theorem = self._theory()
         matrices = self.matrices_ if X is None else check_new(self, X, dtype=None)
-        return measure(theorem, self._kernel(self.divergence_, self.scale_, matrices))
+        return measure(theorem, self._learned_kernel(matrices))
 
     def _theory(self) -> tuple[bool | None, str]:
         check_is_fitted(self)
@@ -175,10 +176,14 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
         if not isinstance(self.scale, str):
             self.scale_ = self._share * float(self.scale)
             return None
-        divergences = symmetric_table(self.divergence_, get_engine(self.engine), self.matrices_)
+        divergence = self._for_checked(self.divergence_)
+        divergences = symmetric_table(divergence, get_engine(self.engine), self.matrices_)
         copies = tables.find_copies(self.matrices_)
         self.scale_ = tables.median_scale(divergences, copies, fix="pass a number for scale")
         return divergences
+
+    def _learned_kernel(self, X: RealArray, Y: RealArray | None = None) -> RealArray:
+        return self._kernel(self._for_checked(self.divergence_), self.scale_, X, Y)
 
     def _kernel(
         self, divergence: Divergence, scale: float, X: RealArray, Y: RealArray | None = None

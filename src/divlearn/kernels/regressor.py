@@ -142,7 +142,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
     def _divergences(self) -> list[Divergence]:
         if self.divergences is None:
             return usual_divergences()
-        return [get_divergence(divergence) for divergence in self.divergences]
+        return [self._for_checked(get_divergence(divergence)) for divergence in self.divergences]
 
     def _grid(self, training: NumberedTraining) -> Grid[Candidate]:
         rows = shared_columns(training, _MOST)

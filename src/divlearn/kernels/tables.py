@@ -247,7 +247,7 @@ def shared_table(
         landmarks = None if whole else matrices[columns]
         return symmetric_table(divergence, training.engine, matrices, landmarks)
 
-    return training.once((divergence.name, whole), compute)
+    return training.once(("table", divergence, whole), compute)
 
 
 def shared_kernel(training: Folded, table: RealArray, scale: float, name: Hashable) -> RealArray:

@@ -176,7 +176,8 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
             return self.fit_training(Training(data, data.folds(self.cv, self.random_state), engine))
         self.scale_, self.weights_ = 1.0, np.ones(1)
         data = self._learn_filter(data, engine)
-        means = np.stack([class_means(data, divergence, engine) for divergence in self._field])
+        field = map(self._for_checked, self._field)
+        means = np.stack([class_means(data, divergence, engine) for divergence in field])
         means = self._as_given(means)
         if len(means) > 1:
             self.weights_ = balance(data, self._field, means, engine)
@@ -222,7 +223,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         means = self.means_.reshape(len(self._field), -1, *self.means_.shape[-2:])
         new, updated = (matrices, weights, codes), []
         for old, divergence in zip(means, self._field, strict=True):
-            real = np.asarray(real_form(old))
+            real, divergence = np.asarray(real_form(old)), self._for_checked(divergence)
             moved, totals = continue_means((real, before), new, divergence, engine, names)
             updated.append(moved)
         self.means_ = self._as_given(np.stack(updated)).reshape(self.means_.shape)

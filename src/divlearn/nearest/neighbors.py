@@ -97,6 +97,8 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     _divergence: Divergence
     _matrices: Annotated[RealArray, "n_matrices d d"]
     _codes: Annotated[Indices, "n_matrices"]
+    _vectors: Annotated[RealArray, "n_matrices n_entries"]
+    _index: NearestNeighbors
 
     def __init__(
         self,
@@ -118,12 +120,11 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         Weights, shape (n_matrices,), multiply the votes of matrices; zero leaves a matrix out.
         """
         check_name(self.weights, "weights", _WEIGHTS)
-        self._divergence = get_divergence(self.divergence)
+        divergence = get_divergence(self.divergence)
         get_engine(self.engine)
         check_count(self.n_neighbors, "n_neighbors")
         data = check_labelled(self, X, y, sample_weight)
-        if self.hermitian_:
-            self._divergence = self._divergence.of_real_form()
+        self._divergence = self._for_checked(divergence)
         self._codes, self._matrices = data.codes, data.matrices
         self._votes, self._kept = data.weights, data.kept
         if isinstance(self._divergence, EmbeddedMetric):

@@ -198,7 +198,6 @@ class Recenter(MatrixTransformer):
         """Fit to checked matrices, and return them aligned."""
         names, codes = _find_groups(groups, len(matrices))
         _check_sizes(names, codes)
-        self.__dict__.pop("dispersions_", None)  # of an earlier fit with ``stretch``
         self.groups_ = names[:0] if groups is None else names
         self.totals_ = np.bincount(codes).astype(float)
         self.means_ = self._compute_means(matrices, codes, names)
@@ -299,7 +298,7 @@ class Recenter(MatrixTransformer):
 
     @property
     def _resolved_divergence(self) -> Divergence:
-        return get_divergence("airm" if self._chooses else self.divergence)
+        return self._for_checked(get_divergence("airm" if self._chooses else self.divergence))
 
     def _compute_dispersions(self, vectors: RealArray, codes: Indices) -> RealArray:
         return np.bincount(codes, self._squared_distances(vectors)) / np.bincount(codes)
@@ -328,6 +327,8 @@ def _find_groups(groups: ArrayLike | None, n_matrices: int) -> tuple[Labels, Ind
     checked = check_groups(groups, n_matrices)
     if checked is None:
         return _ALL, np.zeros(n_matrices, np.intp)
+    if checked.dtype.kind == "M":  # text is the same for dates in all units
+        checked = np.datetime_as_string(checked.astype("datetime64[ns]"))
     return np.unique(checked, return_inverse=True)
 
 
