@@ -287,11 +287,11 @@ def test_predict_with_a_class_that_is_not_trusted(capsys, data, tmp_path):
 @pytest.fixture(scope="module")
 def flat(tmp_path_factory):
     """Matrices of rank two, in two groups of every class."""
-    X, y = make_wishart_clusters(3, 20, 3, separation=5, random_state=0)
+    X, y = make_wishart_clusters(3, 8, 3, separation=5, random_state=0)
     X[:, 2] = X[:, 0] + X[:, 1]
     X[:, :, 2] = X[:, :, 0] + X[:, :, 1]
     path = tmp_path_factory.mktemp("flat") / "flat.npz"
-    np.savez(path, X=X, y=NAMES[y], subject=np.arange(60) % 5)
+    np.savez(path, X=X, y=NAMES[y], subject=np.arange(24) % 5)
     return path
 
 
