@@ -100,6 +100,7 @@ def test_splitters_see_all_matrices_and_answers_are_about_the_kept():
         (2.5, "cv=2.5 must be"),
         ([(np.arange(4), np.arange(4, 60))], "cv must give pairs of indices"),
         ([np.arange(6)], "cv must give pairs of indices"),
+        ([(np.arange(6), np.arange(3))], "trains on matrices that it holds out"),
         ([(np.arange(6), np.arange(0))], "cv holds out no matrix of weight > 0"),
         ([(np.arange(0, 6, 2), np.arange(1, 6, 2))], "trains without class 1"),
     ],
@@ -218,10 +219,12 @@ def test_groups_are_routed(copies):
         assert search.best_estimator_.best_score_ < 0.75
 
 
-def test_folds_that_are_given_need_no_groups():
-    """Groups are counted, but not passed to PredefinedSplit; KFold may part them, and warns."""
-    groups, fold = np.arange(8) // 2, np.arange(8) % 2
-    found = make_folds(PredefinedSplit(fold), 8, groups=groups)
-    np.testing.assert_array_equal([held for _, held in found], [[0, 2, 4, 6], [1, 3, 5, 7]])
-    with pytest.warns(UserWarning, match="groups parameter is ignored by KFold"):
-        make_folds(KFold(2), 8, groups=groups)
+def test_folds_that_part_groups_are_warned_of():
+    groups, fold = np.arange(8) // 2, np.arange(8) // 4
+    whole = make_folds(PredefinedSplit(fold), 8, groups=groups)
+    np.testing.assert_array_equal([held for _, held in whole], [[0, 1, 2, 3], [4, 5, 6, 7]])
+    assert len(make_folds(KFold(2), 8, groups=groups)) == 2
+    pairs = list(KFold(2, shuffle=True, random_state=0).split(groups))
+    for cv in (PredefinedSplit(np.arange(8) % 2), pairs, KFold(3)):
+        with pytest.warns(UserWarning, match="cv holds out a part of group .* trains on the rest"):
+            make_folds(cv, 8, groups=groups)

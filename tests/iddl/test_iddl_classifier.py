@@ -46,6 +46,16 @@ def test_it_learns(data):
     assert classifier.loss_ in ("softmax", "ridge")
 
 
+@pytest.mark.parametrize("loss", ["softmax", "ridge", "hinge"])
+def test_only_ratios_of_weights_matter(data, loss):
+    X, y, X_test, _ = data
+    weights = np.random.default_rng(0).uniform(0.5, 2, len(y))
+    model = IDDLClassifier(**FAST | {"loss": loss, "cv": None, "max_iter": 1})
+    expected = model.fit(X, y, weights).predict_proba(X_test)
+    found = model.fit(X, y, 3 * weights).predict_proba(X_test)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("loss", "solver", "cv"),
     [

@@ -83,6 +83,21 @@ def test_without_signal_nothing_is_important(data):
     assert "not significantly lower with any" in found.summary()
 
 
+@pytest.mark.parametrize("method", ["permute", "drop"])
+def test_levels_without_signal(method):
+    """Differences of two accuracies at chance are not independent of each other."""
+    claims = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        samples = rng.standard_normal((40, 3, 8))
+        y = rng.permutation(np.repeat([0, 1], 20))
+        found = channel_importance(
+            DivergenceMDM("log-euclidean"), samples @ samples.mT, y, method=method, n_repeats=2
+        )
+        claims.append(found.p_values.min() < 0.05)
+    assert np.mean(claims) <= 0.1
+
+
 def test_dropping_is_fitting_submatrices(data):
     X, y = data
     channels = {"front": [2], "left and back": [4, 0]}
@@ -180,6 +195,11 @@ def test_the_picture_shows_the_ranking(data):
 def test_what_is_refused(data, options, message):
     with pytest.raises(ValueError, match=message):
         channel_importance(DivergenceMDM(), *data, **options)
+
+
+def test_places_of_channels_are_whole_numbers(data):
+    with pytest.raises(TypeError, match="float"):
+        channel_importance(DivergenceMDM(), *data, {"left": [1.9]})
 
 
 def test_a_single_channel_is_refused(data):

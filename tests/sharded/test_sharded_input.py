@@ -84,6 +84,29 @@ def test_items_have_targets_for_all_matrices(data):
         open_shards(lambda: iter([]))
 
 
+def test_items_may_lack_labels_or_weights_and_shards_may_be_empty(data):
+    X, y = data
+    expected = ABKMeans(3, random_state=0).fit(lambda: iter([X[:30], X[30:]]))
+    parts = [(X[:30], y[:30]), X[30:], X[:0]]
+    found = ABKMeans(3, random_state=0).fit(lambda: iter(parts))
+    np.testing.assert_array_equal(found.labels_, expected.labels_)
+    weighted = [(X[:30], y[:30], np.ones(30)), (X[30:], y[30:])]
+    shards = open_shards(lambda: iter(weighted), regularize="shrink")
+    assert shards.n_matrices == len(X)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"block_size": 0}, "block_size=0 must be >= 1"),
+        ({"memory_limit": "1.2.3GB"}, "memory_limit='1.2.3GB' must be a number of bytes"),
+    ],
+)
+def test_wrong_sizes_of_blocks(data, options, message):
+    with pytest.raises(ValueError, match=message):
+        open_shards(data[0], **options)
+
+
 def test_starts_are_drawn_among_matrices_with_a_weight():
     X, _ = make_wishart_clusters(1, 42_000, 2, random_state=0)
     weights = np.zeros(len(X))

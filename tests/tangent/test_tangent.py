@@ -21,6 +21,15 @@ def make():
     return vectors, codes, 2 * rng.standard_normal((30, 60))
 
 
+@pytest.mark.parametrize("model", ["lda", "rda"])
+def test_three_matrices_of_each_class_are_enough(model):
+    """Folds of folds train on one matrix of each class, from which no covariance is learned."""
+    X, y = make_wishart_clusters(5, 3, 4, separation=8, random_state=0)
+    classifier = TangentClassifier(model, random_state=0).fit(X, y)
+    assert classifier.score(X, y) > 0.8
+    assert classifier.held_out_accuracy_ > 0.4
+
+
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_logistic_regression_in_the_dual_is_optimal_in_full_space(n_classes):
     vectors, codes, _ = make()

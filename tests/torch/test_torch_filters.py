@@ -91,3 +91,12 @@ def test_mistakes_are_named():
         pass
     with pytest.raises(ValueError, match=r"filters have shape \(3, 4, 2\), but X has matrices of"):
         encode_filters(X, filters[:, :4], alpha, beta)
+    for wrong in (filters.float(), filters[0], filters.detach().numpy()):
+        with pytest.raises(
+            ValueError, match=r"filters must be a tensor of shape \(n_atoms, d, p\)"
+        ):
+            encode_filters(X, wrong, alpha, beta)
+    with pytest.raises(ValueError, match=r"filters have rank p=\d+, must have p <= d=5"):
+        encode_filters(X, torch.cat([filters] * 5, dim=2), alpha, beta)
+    with pytest.raises(ValueError, match="rank must be None for atoms"):
+        DivergenceLayer.from_atoms(torch.eye(5)[None], rank=1)

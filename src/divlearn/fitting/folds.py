@@ -59,10 +59,10 @@ def make_folds(
     if cv is None or isinstance(cv, int | float | str):
         raise ValueError(f"cv={cv!r} must be an integer >= 2, a splitter or pairs of indices")
     splitter = selection.check_cv(cv)
-    if isinstance(splitter, selection.PredefinedSplit):
-        groups = None  # it warns of them
-    splits = splitter.split(np.zeros(n_matrices), y, groups)
-    folds = _translate(splits, n_matrices, rows)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The groups parameter is ignored", UserWarning)
+        folds = _translate(splitter.split(np.zeros(n_matrices), y, groups), n_matrices, rows)
+    _check_separate(folds, None if groups is None else groups[rows])
     missing = _find_missing(folds, labels)
     if missing is not None:
         raise ValueError(
@@ -137,6 +137,23 @@ def _translate(splits: Iterable[Fold], n_matrices: int, rows: Indices) -> list[F
     if not folds:
         raise ValueError("cv holds out no matrix of weight > 0; pass another splitter")
     return folds
+
+
+def _check_separate(folds: Folds, groups: Labels | None) -> None:
+    """Raise if a fold trains on matrices that it holds out; warn if it trains on their groups."""
+    for train, held in folds:
+        if np.intersect1d(train, held).size:
+            raise ValueError("cv makes a fold that trains on matrices that it holds out")
+        shared = [] if groups is None else np.intersect1d(groups[train], groups[held])
+        if len(shared):
+            warnings.warn(
+                f"cv holds out a part of group {shared[0]!s} and trains on the rest: held-out "
+                "figures may be too high; pass a splitter that keeps groups together, such as "
+                "GroupKFold()",
+                UserWarning,
+                stacklevel=4,
+            )
+            return
 
 
 def _find_missing(folds: Folds, y: Labels | None) -> object:

@@ -175,6 +175,10 @@ class HingeLoss(Loss):
         smoother.width = min(4 * self.width, self.margin)
         return (*smoother.stages(), self)
 
+    def with_tolerance(self, tolerance: float = _ROUGH) -> Self:
+        # Curvature jumps: a small gradient does not mean that the head is close to the best.
+        return super().with_tolerance(min(tolerance, _EXACT))
+
     def expand(self, scores: RealArray, targets: RealArray) -> Expansion:
         true_scores = (targets * scores).sum(axis=1, keepdims=True)
         # Violation of the margin by each class; zero for the true one.

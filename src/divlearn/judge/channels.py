@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import index
 from typing import Literal
 
 import numpy as np
@@ -58,7 +59,8 @@ class ChannelImportance(Summarised):
     correct : ndarray of bool, shape (n_matrices,), whether held-out matrices are predicted right.
     correct_without : ndarray, shape (n_sets, n_matrices)
         The same without each set: 0 or 1, or for "permute" a share of the repetitions.
-    rows : ndarray of int, shape (n_matrices,), indices of these matrices in the given data.
+    rows, codes : ndarray of int, shape (n_matrices,)
+        Indices of these matrices in the given data, and their classes.
     method : {"permute", "drop"}
     message : str, how many folds were completed.
     groups : ndarray of int, shape (n_matrices,), or None
@@ -89,6 +91,7 @@ class ChannelImportance(Summarised):
     correct: NDArray[np.bool_]
     correct_without: RealArray
     rows: Indices
+    codes: Indices
     method: Literal["permute", "drop"]
     message: str
     groups: Indices | None = None
@@ -120,8 +123,13 @@ class ChannelImportance(Summarised):
 
     @cached_property
     def p_values(self) -> RealArray:
-        """P-values of no importance, adjusted for all sets, shape (n_sets,)."""
-        return significance.compare_jointly(self.losses, self.groups)
+        """P-values of no importance, adjusted for all sets, shape (n_sets,).
+
+        None is below the p-value of the accuracy being that of chance: predictions without signal
+        share labels, so that differences between them are not independent.
+        """
+        p_chance = significance.p_above_chance(self.correct, self.codes, self.groups)
+        return np.maximum(significance.compare_jointly(self.losses, self.groups), p_chance)
 
     def table(self) -> list[ChannelRow]:
         """Rows of all sets of channels, the most important first."""
@@ -240,6 +248,7 @@ def _measure(
         correct=with_all > 0,
         correct_without=np.stack(without),
         rows=rows,
+        codes=data.codes[rows],
         method="permute" if n_repeats else "drop",
         message=say_how_many(len(flags), len(folds), "folds completed"),
         groups=find_dependent(rows, data.groups),
@@ -261,7 +270,7 @@ def _check_channels(channels: Channels | None, d: int) -> dict[str, tuple[int, .
                 f"channels={names} must hold {d} different names, one for each row of the matrices"
             )
         channels = {name: [channel] for channel, name in enumerate(names)}
-    sets = {str(name): tuple(map(int, indices)) for name, indices in channels.items()}
+    sets = {str(name): tuple(map(index, indices)) for name, indices in channels.items()}
     if not sets:
         raise ValueError("channels is empty, must hold >= 1 set of channels")
     for name, indices in sets.items():

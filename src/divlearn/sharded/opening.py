@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import RealArray
+from divlearn.checks import check_count
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.engines.dask import DaskEngine, as_dask
 from divlearn.fitting.labelled import check_size, engine_of, real_new, real_training
@@ -102,7 +103,10 @@ def open_shards(
     limit = _parse_limit(memory_limit) if client is None else None
     threads = 0 if client is None else sum(client.nthreads().values())
     arrays = open_sources(X, y, sample_weight, in_files=limit is not None)
-    sources = [block for a in arrays for block in a.cut(_lengths(a.X, block_size, threads))]
+    if block_size is not None:
+        block_size = check_count(block_size, "block_size")
+    blocks = [block for a in arrays for block in a.cut(_lengths(a.X, block_size, threads))]
+    sources = [block for block in blocks if block.X.shape[0]] or blocks
     shrinkage = learn_shrinkage(regularize, partial(_mean_sizes, sources))
     name: Any = engine if dask is None else dask.engine
     make_engine = partial(get_engine, name, dask.n_threads if dask else None, accuracy)
@@ -146,15 +150,20 @@ def _load_first(blocks: Sequence[LazyBlock], limit: float | None) -> list[Block 
 def _mean_sizes(sources: Sequence[Source]) -> tuple[RealArray, RealArray | None]:
     """Mean eigenvalue of each matrix, computed by Dask for a Dask array, and the weights."""
     means = [np.asarray(mean_eigenvalues(load(source.X))) for source in sources]
-    weights = [load(source.weights) for source in sources if source.weights is not None]
-    return np.concatenate(means), np.concatenate(weights) if weights else None
+    if all(source.weights is None for source in sources):
+        return np.concatenate(means), None
+    weights = [
+        np.ones(len(part)) if source.weights is None else load(source.weights)
+        for source, part in zip(sources, means, strict=True)
+    ]
+    return np.concatenate(means), np.concatenate(weights)
 
 
 def _parse_limit(limit: int | str | None) -> float | None:
     """Return the bytes of a memory limit such as "1.5 GB"."""
     if limit is None:
         return None
-    match = re.fullmatch(r"([\d.]+)\s*([a-z]*)", str(limit).strip().lower())
+    match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*([a-z]*)", str(limit).strip().lower())
     if isinstance(limit, bool) or not match or match[2] not in _UNITS:
         raise ValueError(f'memory_limit={limit!r} must be a number of bytes, or text such as "2GB"')
     return float(match[1]) * _UNITS[match[2]]

@@ -164,7 +164,7 @@ class Shards:
         """
         share = min(1.0, n_matrices / self.n_seen)
         X, y, weights = zip(*self.map(_draw, share, seed), strict=True)
-        targets = None if y[0] is None else np.concatenate(y)
+        targets = None if any(part is None for part in y) else np.concatenate(y)
         return np.concatenate(X), targets, np.concatenate(weights)
 
     def draw(self, at_least: int) -> Block:

@@ -20,7 +20,7 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Folded
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training, in_turn
 from divlearn.geometry import invsqrtm
-from divlearn.heads.discriminants import RDA, Linear, Quadratic, fit_lda, span
+from divlearn.heads.discriminants import RDA, Linear, NoSpreadError, Quadratic, fit_lda, span
 from divlearn.heads.heads import solve_head
 from divlearn.heads.losses import SoftmaxLoss
 from divlearn.heads.samples import Head, Samples
@@ -154,7 +154,14 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
         rows, data = training.parts[number][0], training.data
         whitener, vectors, deviation = space(training, self.at, number)
         prepare, _ = self._method(training)
-        learn = prepare(vectors[rows] / deviation, data.codes[rows], data.weights[rows])
+        try:
+            learn = prepare(vectors[rows] / deviation, data.codes[rows], data.weights[rows])
+        except NoSpreadError:
+            if number < len(training.folds) or number == training.whole:
+                raise
+            # A fold of the nest with one matrix of each class predicts all classes alike.
+            zeros = np.zeros((len(data.classes), vectors.shape[1] + 1))
+            return lambda _: Linear(zeros[:, 1:], zeros[:, 0])
         if number == training.whole:
             self.whitener_, self.deviation_ = whitener, deviation
         return lambda candidate: learn(**dict(candidate))

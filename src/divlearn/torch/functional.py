@@ -96,7 +96,14 @@ def encode_filters(
     tensor([[[0.6137, 0.6931]]], dtype=torch.float64)
     """
     X = check_matrices(X, "X")
+    if not isinstance(filters, Tensor) or filters.ndim != 3 or filters.dtype != X.dtype:
+        raise ValueError(
+            f"filters must be a tensor of shape (n_atoms, d, p) and of the type of X, {X.dtype}; "
+            "pass torch.as_tensor(filters).to(X)"
+        )
     n_atoms, d, p = filters.shape
+    if p > d:
+        raise ValueError(f"filters have rank p={p}, must have p <= d={d}; pass fewer columns")
     if X.shape[-1] != d:
         raise ValueError(
             f"filters have shape {tuple(filters.shape)}, but X has matrices of size {X.shape[-1]}; "

@@ -117,6 +117,8 @@ class DivergenceLayer(nn.Module):
     @classmethod
     def from_atoms(cls, atoms: Tensor, divergence: Any = _STEIN, **options: Any) -> Self:
         """Start from a copy of atoms (n_atoms, d, d); options are ``engine`` and ``manifold``."""
+        if options.get("rank") is not None:
+            raise ValueError("rank must be None for atoms, which have full rank; leave it out")
         checked = check_matrices(atoms, "atoms").detach()
         check_spd(checked.cpu().numpy(), ndim=3, name="atoms")
         options |= {"device": checked.device, "dtype": checked.dtype}
