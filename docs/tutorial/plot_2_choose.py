@@ -105,8 +105,9 @@ wishart, _ = make_wishart_clusters(1, 400, 4, dof=8, random_state=0)
 print(which_divergence(wishart, random_state=0).summary())
 
 # %%
-# Burg is the right answer for Wishart matrices and the wrong one for recordings with artifacts.
-# No divergence is best for all data.
+# The number after "BIC" is the BIC of Burg minus that of the best point. It is negative, so Burg is
+# the better model: Burg is right for Wishart matrices and wrong for recordings with artifacts. No
+# divergence is best for all data.
 #
 # .. list-table:: Rules of thumb, to be checked on your data
 #    :header-rows: 1

@@ -45,8 +45,9 @@ for kind, accuracy in before.items():
 
 # %%
 # The nearest neighbour does better on random folds because it recognises the subject. On a new
-# subject that knowledge is worthless. Always pass ``groups`` to the splitter. Pass them to ``fit``
-# as well, so that models that cross-validate inside ``fit`` also hold out whole groups.
+# subject that knowledge is worthless. Always pass ``groups`` to the splitter. Pass them also to
+# ``fit`` of models that cross-validate inside it: they then hold out whole groups, too.
+# ``DivergenceKNN`` does not, and takes none.
 #
 # Shift
 # -----
