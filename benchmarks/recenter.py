@@ -164,8 +164,9 @@ def report(results: dict[str, Any]) -> str:
     parts = [
         machine_line(results["machine"]) + ".",
         "Accuracy in %, mean and standard error over splits. `DivergenceMDM` and `Recenter` use "
-        "AIRM. The last column is the gain of re-centring by group, not stretched, or of re-centring "
-        "training and test data each as a whole if every group has one class. A dash means that it was not run.",
+        "AIRM. The last column is the gain of re-centring by group, not stretched, or of "
+        "re-centring training and test data each as a whole if every group has one class. A dash "
+        "means that it was not run.",
         table(headings, accuracy_rows(results["cells"])),
     ]
     for name, title, columns in (

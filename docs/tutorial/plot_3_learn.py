@@ -52,10 +52,11 @@ print(iddl.summary())
 # %%
 # IDDL is itself an average. It trains a model with 48 atoms on each of four training parts, and
 # keeps it with its learned atoms, with its initial ones, or with both, whichever predicts best. It
-# does the same for ranks 1 and 4: a model of rank p learns *filters* V with p columns instead of atoms, and
-# compares the p x p matrices V^T X V. All these models are averaged, together with discriminant
-# analyses of their features; :doc:`/classifiers` says when some are left out. The table shows how
-# much the heads of full rank rely on each divergence: least on Burg, which artifacts mislead.
+# does the same for ranks 1 and 4: a model of rank p learns *filters* V with p columns instead of
+# atoms, and compares the p x p matrices V^T X V. All these models are averaged, together with
+# discriminant analyses of their features; :doc:`/classifiers` says when some are left out. The
+# table shows how much the heads of full rank rely on each divergence: least on Burg, which
+# artifacts mislead.
 
 # %%
 # A committee

@@ -55,8 +55,8 @@ for kind, accuracy in before.items():
 # that is by a congruence :math:`X \mapsto A X A^T`. `~divlearn.transfer.Recenter` removes most of
 # it: it maps the mean M of every subject to the identity, :math:`X \mapsto M^{-1/2} X M^{-1/2}`. It
 # needs no labels, so it also works for a new subject. The mean has to be robust: we use that of
-# log-cosh, since artifacts would distort those of AIRM and Burg. Each subject is centred by its own matrices, so
-# held-out subjects do not affect the training data.
+# log-cosh, since artifacts would distort those of AIRM and Burg. Each subject is centred by its own
+# matrices, so held-out subjects do not affect the training data.
 
 from divlearn import Recenter
 
