@@ -144,7 +144,9 @@ def _check_separate(folds: Folds, groups: Labels | None) -> None:
     for train, held in folds:
         if np.intersect1d(train, held).size:
             raise ValueError("cv makes a fold that trains on matrices that it holds out")
-        shared = [] if groups is None else np.intersect1d(groups[train], groups[held])
+        if groups is None:
+            continue
+        shared = np.intersect1d(groups[train], groups[held])
         if len(shared):
             warnings.warn(
                 f"cv holds out a part of group {shared[0]!s} and trains on the rest: held-out "

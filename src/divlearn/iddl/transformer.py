@@ -25,8 +25,10 @@ from divlearn.iddl.estimators import IDDLClassifier, IDDLRegressor
 from divlearn.iddl.training import Model
 from divlearn.sharded.blocks import Block
 
-_LEARNED = ("models_", "starts_", "loss_", "penalty_", "n_iter_", "message_", "stop_reasons_")
-_LEARNED += ("history_", "held_out_losses_", "n_features_in_")
+_LEARNED = (
+    *("models_", "starts_", "held_out_losses_", "loss_", "penalty_"),
+    *("n_iter_", "message_", "stop_reasons_", "history_", "n_features_in_"),
+)
 
 
 @takes_metric
