@@ -16,7 +16,7 @@ import numpy as np
 from divlearn.arrays import RealArray
 
 _ROUNDED = 0.02  # width of the parabola at the corner of a hinge, relative to the margin
-_EXACT, _ROUGH = 1e-9, 1e-4  # tolerances
+_EXACT, _ROUGH, _ROUGH_HINGE = 1e-9, 1e-4, 1e-6  # tolerances
 
 
 class Expansion(NamedTuple):
@@ -177,7 +177,7 @@ class HingeLoss(Loss):
 
     def with_tolerance(self, tolerance: float = _ROUGH) -> Self:
         # Curvature jumps: a small gradient does not mean that the head is close to the best.
-        return super().with_tolerance(min(tolerance, _EXACT))
+        return super().with_tolerance(min(tolerance, _ROUGH_HINGE))
 
     def expand(self, scores: RealArray, targets: RealArray) -> Expansion:
         true_scores = (targets * scores).sum(axis=1, keepdims=True)
