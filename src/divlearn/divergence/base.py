@@ -58,7 +58,7 @@ class Divergence(ABC):
         form is a squared distance; if True, the square of that result.
         """
         (X, Y), share = real_forms(X, Y)
-        divergence = self if share == 1 else self.of_real_form()
+        divergence = self.for_forms(share)
         return self._convention(share * divergence._compare(*check_pair(X, Y)), squared)
 
     def pairwise(
@@ -77,7 +77,7 @@ class Divergence(ABC):
         first = check_set(X)
         second = first if Y is None else check_set(Y, "Y")
         check_sizes(first, second)
-        divergence = self if share == 1 else self.of_real_form()
+        divergence = self.for_forms(share)
         table = share * divergence._table(first, second)
         if Y is None:
             np.fill_diagonal(table, 0.0)
@@ -100,9 +100,13 @@ class Divergence(ABC):
         """
         (X, init), share = real_forms(X, init)
         engine = get_engine(engine)
-        divergence = self if share == 1 else self.of_real_form()
+        divergence = self.for_forms(share)
         mean = divergence._mean(X, sample_weight, engine=engine, init=init, tol=tol, what=what)
         return mean if share == 1 else from_real_form(mean)
+
+    def for_forms(self, share: float) -> Self:
+        """Return the divergence for matrices (share 1), or for real forms of complex ones (1/2)."""
+        return self if share == 1 else self.of_real_form()
 
     def of_real_form(self) -> Self:
         """Return the divergence for real forms: twice that of the complex matrices."""

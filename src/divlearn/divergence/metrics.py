@@ -275,12 +275,10 @@ class PairedDivergence(Divergence):
         return check_spd(self.average(matrices, sample_weight=weights), ndim=2, name="the mean")
 
     def of_real_form(self) -> Self:
-        average: Any = self.average
+        distance, average = self.distance.of_real_form(), self.average
         if isinstance(average, Divergence):
-            average = average.of_real_form()
-        else:
-            average = partial(_mean_of_real_forms, average)
-        return replace(self, distance=self.distance.of_real_form(), average=average)
+            return replace(self, distance=distance, average=average.of_real_form())
+        return replace(self, distance=distance, average=partial(_mean_of_real_forms, average))
 
     def _compare(self, X: RealArray, Y: RealArray) -> RealArray:
         return self.distance._compare(X, Y)

@@ -105,7 +105,7 @@ class MatricesMixin:
 
     def _for_checked(self, divergence: Divergence) -> Divergence:
         """Return a divergence for checked matrices, which may be real forms of complex ones."""
-        return divergence.of_real_form() if self.hermitian_ else divergence
+        return divergence.for_forms(self._share)
 
     def _as_given(self, matrices: RealArray) -> RealArray:
         """Return matrices as complex ones if the estimator was fitted to complex ones."""

@@ -108,14 +108,14 @@ class HeldOut(Generic[_T]):
         decide: Callable[[_T, int], RealArray],
         judge: Callable[[Sequence[RealArray], Sequence[Indices]], RealArray],
         folds: Folds,
-        nest: tuple[list[Fold], list[list[tuple[int, Indices]]]],
+        nest: Nest,
         *,
         nested: bool,
         margin: float = 0.0,
         n_jobs: int = 1,
     ) -> None:
         self.folds, self._decide, self._judge = folds, decide, judge
-        self._nest, self._nested = Nest(*nest), nested
+        self._nest, self._nested = nest, nested
         self._margin, self._n_jobs = margin, n_jobs
         self._decisions: dict[tuple[_T, int], RealArray] = {}
         self._shares: dict[_T, RealArray] = {}

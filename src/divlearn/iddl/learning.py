@@ -15,7 +15,7 @@ from divlearn.fitting.checkpoint import staged
 from divlearn.fitting.held_out import Memo, in_turn
 from divlearn.fitting.interrupts import interrupt, stoppable
 from divlearn.fitting.progress import track
-from divlearn.fitting.selection import HeldOut, mean_with_error
+from divlearn.fitting.selection import HeldOut, Nest, mean_with_error
 from divlearn.heads.discriminants import RDA, NoSpreadError
 from divlearn.heads.heads import solve_head
 from divlearn.heads.samples import Samples
@@ -376,7 +376,7 @@ def _choose_shrinkages(
     def judge(scores: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
         return -task.row_losses(np.concatenate(scores), np.concatenate(rows))
 
-    held_out = HeldOut(decide, judge, folds, ([], []), nested=False, n_jobs=n_workers)
+    held_out = HeldOut(decide, judge, folds, Nest([], []), nested=False, n_jobs=n_workers)
 
     def candidate(shrinkages: Shrinkages) -> Candidate:
         scores = np.concatenate(held_out.decisions([shrinkages] * len(folds)))

@@ -127,7 +127,7 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
             check_is_fitted(self, msg='scale="median" and regularize are learned by fit: call it')
         (X, Y), share = real_forms(X, Y)
         scale = self.scale_ if isinstance(self.scale, str) else share * float(self.scale)
-        divergence = divergence if share == 1 else divergence.of_real_form()
+        divergence = divergence.for_forms(share)
         regularize = self.shrinkage_ or "raise"
         first = check_spd(X, regularize=regularize, ndim=3)
         if Y is None:
