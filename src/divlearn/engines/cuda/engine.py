@@ -149,17 +149,18 @@ class CudaEngine(CudaRoutes):
 
         def pull(cotangent: DeviceArray, parameters: bool) -> Gradients:
             nonlocal spectra
-            kept, spectra = spectra, None  # only once: vectors overwrite the reflectors
-            found = None
-            if kept is not None:
+            first_spectra, spectra = spectra, None  # only once: vectors overwrite the reflectors
+            gradients = None
+            if first_spectra is not None:
                 with self._on_device_of(data):
                     weights = check_cotangent(as_cupy(cotangent), values.shape)
                     weights = weights.reshape(len(weights), *resolved.alpha.shape)
-                    found = self._traced_pullback(kept, Request(resolved, weights, parameters))
-            if found is None:
+                    request = Request(resolved, weights, parameters)
+                    gradients = self._traced_pullback(first_spectra, request)
+            if gradients is None:
                 back = self.pullback(data, atoms, alpha, beta, cotangent, parameters=parameters)
                 return back.whitened, back.alpha, back.beta
-            whitened, first, second = found
+            whitened, first, second = gradients
             if first is not None and second is not None:
                 first, second = resolved.restore(first, second)
             finish = self._finish
