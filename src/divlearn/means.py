@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from divlearn.alpha_beta import nonnegative_point, real_forms
 from divlearn.arrays import RealArray, as_real, to_device_of, to_host
@@ -60,9 +60,7 @@ class MeanResult:
             f"{self.message} ({self.n_iter} iterations)."
         )
 
-    def __array__(
-        self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
-    ) -> NDArray[Any]:
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.mean, dtype=dtype, copy=copy)
 
 

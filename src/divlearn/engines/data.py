@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self, TypeVar, cast
+from typing import Self, TypeVar, cast
 
 import numpy as np
 
@@ -68,7 +68,7 @@ class Prepared:
         return int(self.working.shape[-1])
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         """Floating-point type of the data and of every result."""
         return self.working.dtype
 
@@ -194,13 +194,13 @@ def refuse_nan(engine: str, values: RealArray) -> None:
         )
 
 
-def cast_results(values: RealArray, dtype: np.dtype[Any]) -> RealArray:
+def cast_results(values: RealArray, dtype: np.dtype) -> RealArray:
     """Cast to the dtype of the data; values beyond its range become infinite."""
     with np.errstate(over="ignore"):
         return values.astype(dtype, copy=False)
 
 
-def check_out(out: RealArray | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> RealArray:
+def check_out(out: RealArray | None, shape: tuple[int, ...], dtype: np.dtype) -> RealArray:
     """Return ``out`` if it can hold a result of that shape, or a new array if it is None."""
     if out is None:
         return np.empty(shape, dtype)

@@ -10,7 +10,7 @@ from inspect import get_annotations
 from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -270,7 +270,7 @@ def check_training(
     X: ArrayLike,
     sample_weight: ArrayLike | None = None,
     *,
-    dtype: Any = np.float64,
+    dtype: DTypeLike | None = np.float64,
 ) -> RealArray:
     """Check training matrices, and learn how to regularize these and new ones."""
     vars(estimator).pop("feature_names_in_", None)  # of an earlier fit
@@ -281,7 +281,7 @@ def check_training(
 
 
 def check_new(
-    estimator: BaseEstimator, X: ArrayLike | Prepared, *, dtype: Any = np.float64
+    estimator: BaseEstimator, X: ArrayLike | Prepared, *, dtype: DTypeLike | None = np.float64
 ) -> RealArray:
     """Check new matrices, unless they are `Prepared`; the estimator is fitted to their size."""
     if isinstance(X, Prepared):

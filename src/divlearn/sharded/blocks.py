@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from divlearn.arrays import IntArray, Labels, RealArray
 from divlearn.atomic import naming_full_disk
@@ -76,7 +76,7 @@ class LazyArray(Lazy):
         start, stop, _ = rows.indices(self.shape[0])
         return replace(self, shape=(stop - start, *self.shape[1:]), start=self.start + start)
 
-    def load(self) -> NDArray[Any]:
+    def load(self) -> np.ndarray:
         return np.asarray(self.open_array()[self.start : self.start + self.shape[0]])
 
 
@@ -137,7 +137,7 @@ def _open(values: Data, key: str) -> Data:
     return values if is_dask_array(values) else np.asanyarray(values)
 
 
-def _offset(view: np.memmap[Any, Any]) -> int:
+def _offset(view: np.memmap) -> int:
     """Position in the file of the first entry of a view of a memory map."""
     root = view
     while isinstance(root.base, np.memmap):

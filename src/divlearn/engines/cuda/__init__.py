@@ -10,11 +10,13 @@ from typing import Any
 
 from divlearn.arrays import DeviceArray
 
+Handle = Any  # an object of CuPy or torch other than an array
+
 
 class _CuPy:
     """CuPy, imported when an attribute is needed; sources can be read without it."""
 
-    def __getattr__(self, name: str) -> DeviceArray:
+    def __getattr__(self, name: str) -> Handle:
         if name.startswith("__"):  # from tools that inspect modules
             raise AttributeError(name)
         value = getattr(import_module("cupy"), name)
@@ -22,7 +24,7 @@ class _CuPy:
         return value
 
 
-cp: Any = _CuPy()
+cp: Handle = _CuPy()
 
 
 def kind_of(array: DeviceArray) -> str:
@@ -75,7 +77,7 @@ def current(array: DeviceArray) -> Iterator[None]:
             yield
 
 
-def _shared_stream(stream: Any) -> DeviceArray:
+def _shared_stream(stream: Handle) -> Handle:
     if hasattr(cp.cuda.Stream, "from_external") and hasattr(stream, "__cuda_stream__"):
         return cp.cuda.Stream.from_external(stream)
     with warnings.catch_warnings():  # torch is too old for `from_external`

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from divlearn import tolerances
 from divlearn.arrays import DeviceArray, IntArray, RealArray, as_real
-from divlearn.engines.cuda import as_cupy, cp, kind_of
+from divlearn.engines.cuda import Handle, as_cupy, cp, kind_of
 from divlearn.engines.cuda.kernels import Layout, kernels_for, largest_dimension
 from divlearn.engines.data import Prepared, check_cotangent_shape, permute
 from divlearn.engines.parameters import Extremes
@@ -25,7 +24,7 @@ _INVERTING_BLOCKS = 4096
 _NO_FAILURE = np.iinfo(np.int64).max
 
 
-def _factor_matrices(kernel: str, matrices: DeviceArray, *leading: Any) -> DeviceArray:
+def _factor_matrices(kernel: str, matrices: DeviceArray, *leading: DeviceArray) -> DeviceArray:
     """Factor matrices by a kernel; return exponents, log-determinants and spreads, (3, n)."""
     n, d = matrices.shape[:2]
     kernels = kernels_for(d)
@@ -68,7 +67,7 @@ class Block:
     exponents: DeviceArray  # (n,)
     logdets: DeviceArray  # (n,), of the scaled matrices
     spreads: DeviceArray  # (n,)
-    kept: dict[str, Any] = field(default_factory=dict)  # cache of the routes
+    kept: dict[str, DeviceArray] = field(default_factory=dict)  # cache of the routes
 
     @classmethod
     def of(cls, start: int, matrices: DeviceArray) -> Block:
@@ -158,8 +157,8 @@ def _upload_ahead(arrays: Iterable[RealArray], entries: int) -> Iterator[DeviceA
     """Send arrays through pinned memory on a separate stream, one ahead of their use."""
     stream = cp.cuda.Stream(non_blocking=True)
     buffers = [cp.cuda.alloc_pinned_memory(8 * entries) for _ in range(2)]
-    events: list[Any] = [None, None]
-    uploads: list[tuple[DeviceArray, Any]] = []  # arrays, and events at the ends of their copies
+    events: list[Handle] = [None, None]
+    uploads: list[tuple[DeviceArray, Handle]] = []  # arrays, and events after their copies
     for count, array in enumerate(arrays):
         slot = count % 2
         if events[slot] is not None:  # the copy before the last has read the buffer
@@ -178,7 +177,7 @@ def _upload_ahead(arrays: Iterable[RealArray], entries: int) -> Iterator[DeviceA
         yield _wait_for(*upload)
 
 
-def _wait_for(array: DeviceArray, event: Any) -> DeviceArray:
+def _wait_for(array: DeviceArray, event: Handle) -> DeviceArray:
     cp.cuda.get_current_stream().wait_event(event)
     return array
 
@@ -273,7 +272,7 @@ def check_cotangent(cotangent: DeviceArray, shape: tuple[int, ...]) -> DeviceArr
     return cp.ascontiguousarray(cotangent, np.float64)
 
 
-def check_device_out(out: DeviceArray, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
+def check_device_out(out: DeviceArray, shape: tuple[int, ...], dtype: np.dtype) -> DeviceArray:
     if out is None:
         return cp.empty(shape, dtype)
     target = as_cupy(out)

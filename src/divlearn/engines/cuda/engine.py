@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import numpy as np
 
@@ -103,7 +102,7 @@ class CudaEngine(CudaRoutes):
         order = np.argsort(-sizes, kind="stable")
         return CudaData(permute_on_device(matrices, order), order, kind)
 
-    def _check(self, data: Any, atoms: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
+    def _check(self, data: DeviceArray, atoms: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
         prepared: DeviceArray = self.prepare(data)
         if not (isinstance(prepared, CudaData) and prepared.on_device):
             return super()._check(prepared, as_numpy(atoms))
@@ -132,7 +131,7 @@ class CudaEngine(CudaRoutes):
         return checked.astype(np.float64, copy=False)
 
     def trace(
-        self, data: Any, atoms: DeviceArray, alpha: DeviceArray, beta: DeviceArray
+        self, data: DeviceArray, atoms: DeviceArray, alpha: DeviceArray, beta: DeviceArray
     ) -> tuple[DeviceArray, Pull]:
         n_atoms = atoms.n_matrices if isinstance(atoms, Prepared) else len(atoms)
         resolved = Parameters(as_numpy(alpha), as_numpy(beta), n_atoms)
@@ -219,7 +218,7 @@ class CudaEngine(CudaRoutes):
         matrices = as_cupy(atoms)
         return bool(cp.isfinite(matrices).all()) and all_definite(matrices, USABLE_MARGIN)
 
-    def _on_device_of(self, data: Any) -> AbstractContextManager[object]:
+    def _on_device_of(self, data: DeviceArray) -> AbstractContextManager[object]:
         if isinstance(data, CudaData):
             return cp.cuda.Device(data.device)
         return nullcontext() if isinstance(data, Prepared) else current(data)
@@ -244,7 +243,7 @@ class CudaEngine(CudaRoutes):
         return as_numpy(array) if kind == "numpy" else as_kind(cp.asarray(array), kind)
 
     @staticmethod
-    def _kind(data: Any) -> str:
+    def _kind(data: DeviceArray) -> str:
         if isinstance(data, Prepared):
             return data.kind if isinstance(data, CudaData) else "numpy"
         return kind_of(data)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 from divlearn.arrays import DeviceArray, RealArray
-from divlearn.engines.cuda import cp
+from divlearn.engines.cuda import Handle, cp
 from divlearn.engines.cuda.kernels import source
 
 LARGEST_RANK = 32  # a thread holds two matrices of this size
@@ -86,18 +85,18 @@ def _lines_per_thread(p: int) -> int:
     return 4 if p <= 8 else 2 if p <= 16 else 1
 
 
-def _launch(kernel: str, p: int, threads: int, *arguments: Any) -> None:
+def _launch(kernel: str, p: int, threads: int, *arguments: object) -> None:
     function = _function(kernel, p, cp.cuda.Device().id)
     function((-(-threads // _THREADS),), (_THREADS,), arguments)
 
 
 @cache
-def _function(kernel: str, p: int, device: int) -> Any:
+def _function(kernel: str, p: int, device: int) -> Handle:
     return _module(p, device).get_function(kernel)
 
 
 @cache
-def _module(p: int, device: int) -> Any:
+def _module(p: int, device: int) -> Handle:
     options = (
         "-std=c++17",
         "--device-as-default-execution-space",

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
 from divlearn.arrays import DeviceArray
-from divlearn.engines.cuda import cp
+from divlearn.engines.cuda import Handle, cp
 
 LARGEST_DIMENSION = 128  # longer columns do not fit into registers
 MOST_FAILURES = 1 << 16  # pairs without a result that are listed
@@ -156,15 +155,15 @@ class Kernels:
     def __init__(self, d: int) -> None:
         self.layout = Layout(d)
         self.layouts = {part: Layout(d, part) for part in _PARTS}
-        self._modules: dict[str, Any] = {}
-        self._functions: dict[str, Any] = {}
+        self._modules: dict[str, Handle] = {}
+        self._functions: dict[str, Handle] = {}
 
     @cached_property
     def multiprocessors(self) -> int:
         """Number of multiprocessors of the device that the kernels were compiled on."""
         return int(cp.cuda.Device().attributes["MultiProcessorCount"])
 
-    def launch(self, kernel: str, grid: tuple[int, ...], threads: int, *arguments: Any) -> None:
+    def launch(self, kernel: str, grid: tuple[int, ...], threads: int, *arguments: object) -> None:
         """Launch a kernel on the current stream; compile it if it is new."""
         if 0 in grid:
             return
@@ -172,11 +171,11 @@ class Kernels:
         shared = self.layouts[PART_OF[kernel]].shared(kernel)
         function(grid, (threads,), arguments, shared_mem=shared)
 
-    def launch_teams(self, kernel: str, rows: int, n_atoms: int, *arguments: Any) -> None:
+    def launch_teams(self, kernel: str, rows: int, n_atoms: int, *arguments: object) -> None:
         layout = self.layouts[PART_OF[kernel]]
         self.launch(kernel, (-(-rows // layout.teams), n_atoms), layout.threads, *arguments)
 
-    def _load(self, kernel: str) -> DeviceArray:
+    def _load(self, kernel: str) -> Handle:
         part = PART_OF[kernel]
         layout = self.layouts[part]
         if part not in self._modules:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -103,7 +103,7 @@ class CudaRoutes(Engine):
 
     def _trace(
         self, data: CudaData, atoms: CudaAtoms, parameters: Parameters
-    ) -> tuple[Any, Spectra | None]:
+    ) -> tuple[DeviceArray, Spectra | None]:
         """Divergences of resident data by spectra, and the spectra if they serve the gradient."""
         assert data.resident is not None
         values = cp.empty((data.n_matrices, *parameters.alpha.shape))
