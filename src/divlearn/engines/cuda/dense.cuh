@@ -3,12 +3,9 @@
 #pragma once
 #include "range.cuh"
 
-constexpr int power_of_two_from(int x) { return x <= 1 ? 1 : 2 * power_of_two_from((x + 1) / 2); }
-
-constexpr int WIDTH = SMALL ? D : ROW;  // of a stored matrix
-constexpr int STRIDE = D | 1;           // odd: entries of a column lie in different banks
+constexpr int STRIDE = D | 1;  // odd: entries of a column lie in different banks
 constexpr int LANES = D > 32 ? 32 : power_of_two_from(D);  // threads of a pair
-constexpr int BLOCK_THREADS = D > 32 ? 32 : 128;                // threads of a block
+constexpr int BLOCK_THREADS = D > 32 ? 32 : 128;           // threads of a block
 constexpr int ROWS = (D + LANES - 1) / LANES;              // of a thread
 
 // QL iteration of a pair in shared memory. A thread has rows lane, lane + LANES, ... of Z.

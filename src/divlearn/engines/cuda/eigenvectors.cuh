@@ -263,7 +263,7 @@ INLINE void find_vectors(const Reduced& inputs, i64 pair, i64 pairs, bool active
 #pragma unroll
   for (int c = 0; c < C; ++c) {
     const int j = team.thread + G * c;
-    if (j >= (SMALL ? D : ROW)) continue;
+    if (j >= WIDTH) continue;
 #pragma unroll
     for (int i = 0; i < D; ++i) write(i, j, z[c][i]);
   }

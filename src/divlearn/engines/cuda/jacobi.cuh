@@ -10,10 +10,7 @@
 
 constexpr int PADDED_COLUMNS = even(D);
 constexpr int COLUMN = D | 1;
-constexpr int WIDTH = SMALL ? D : ROW;  // of a stored matrix
 constexpr bool IN_WARP = D <= 32;
-
-constexpr int power_of_two_from(int x) { return x <= 1 ? 1 : 2 * power_of_two_from((x + 1) / 2); }
 
 constexpr int BLOCK_THREADS = IN_WARP ? 128 : 256;  // threads of a block
 constexpr int LANES = IN_WARP ? 1 : 8;              // threads of a rotation

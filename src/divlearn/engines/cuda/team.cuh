@@ -14,6 +14,7 @@ constexpr double EPS = 2.220446049250313e-16, LN2 = 0.6931471805599453;
 constexpr int even(int x) { return x + (x & 1); }
 constexpr int at_most(int x, int y) { return x < y ? x : y; }
 constexpr int at_least(int x, int y) { return x > y ? x : y; }
+constexpr int power_of_two_from(int x) { return x <= 1 ? 1 : 2 * power_of_two_from((x + 1) / 2); }
 
 constexpr int THREADS = G <= 32 ? 128 : G;  // of a block
 constexpr int TEAMS = THREADS / G;
@@ -21,7 +22,8 @@ constexpr int ROW = (D + 3) / 4 * 4;  // doubles from one row of a stored matrix
 constexpr int TILES = (D + 7) / 8;    // rows of 8 x 8 tiles
 constexpr int CHUNK = D <= 32 ? 4 : 8;  // rows that are skipped together when complete
 constexpr int VECTOR_ROW = even(D);
-constexpr bool SMALL = D <= 8;          // a thread alone holds a matrix
+constexpr bool SMALL = D <= 8;          // a single thread holds a matrix
+constexpr int WIDTH = SMALL ? D : ROW;  // of a stored matrix
 
 constexpr int triangle(int i) { return i * (i + 1) / 2; }
 
