@@ -160,7 +160,7 @@ class _Objective:
         mean = {(0.0, 1.0): arithmetic_mean, (1.0, 0.0): harmonic_mean}.get(self.point)
         if mean is None:
             return None
-        matrices = self.data.there
+        matrices = self.data.device_matrices
         frame = np.linalg.cholesky(to_host(mean(matrices, to_device_of(self.weights, matrices))))
         state = _Iterate(frame, *self.at(frame @ frame.T))
         state.check("at the mean in closed form", or_infinite=True)

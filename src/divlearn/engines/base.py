@@ -286,7 +286,7 @@ class Engine(ABC):
     def _encode_filters(
         self, data: Prepared, filters: RealArray, alpha: RealArray, beta: RealArray
     ) -> RealArray:
-        X = data.there
+        X = data.device_matrices
         return encode_filters(X, to_device_of(filters, X), alpha, beta)
 
     def _pull_filters(
@@ -299,7 +299,7 @@ class Engine(ABC):
         *,
         parameters: bool,
     ) -> Gradients:
-        X = data.there
+        X = data.device_matrices
         filters, cotangent = to_device_of(filters, X), to_device_of(cotangent, X)
         return pull_filters(X, filters, alpha, beta, cotangent, parameters=parameters)
 

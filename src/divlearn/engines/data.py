@@ -41,7 +41,7 @@ class Prepared:
         return self.working if self.order is None else permute(self.working, np.argsort(self.order))
 
     @property
-    def there(self) -> RealArray:
+    def device_matrices(self) -> RealArray:
         """The matrices on the device that holds results for the data, or on the host."""
         return self.matrices
 

@@ -244,7 +244,7 @@ class IDDLPredictor(IDDLBase):
 
         def logarithms() -> RealArray:
             data = task.sample.data
-            vectors = task.cache.once("log vectors", lambda: log_vectors(data.there))
+            vectors = task.cache.once("log vectors", lambda: log_vectors(data.device_matrices))
             return vectors[to_device_of(rows, vectors)]
 
         def find_centres() -> RealArray:
@@ -267,7 +267,7 @@ class IDDLPredictor(IDDLBase):
         """Return the maximum number of iterations; on a CPU, "auto" limits that of full rank."""
         if self.max_iter != "auto":
             return int(self.max_iter)
-        if rank is not None or on_device(task.sample.data.there):
+        if rank is not None or on_device(task.sample.data.device_matrices):
             return _ITERATIONS
         work = max(len(task.folds), 1) * len(task.sample_targets) * n_atoms * task.shards.d**3
         return int(np.clip(_MOST_WORK // work, _FEWEST_ITERATIONS, _ITERATIONS))

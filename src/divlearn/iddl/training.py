@@ -250,7 +250,7 @@ def _make_embedding(model: Model) -> Callable[[Block], RealArray]:
 
     def embed(block: Block) -> RealArray:
         engine = block.engine
-        if not swaps or on_device(block.data.there):
+        if not swaps or on_device(block.data.device_matrices):
             return model.embed(block)
         # D^(a,b)(X || B) = D^(b,a)(B || X): engines are at their best on much data and few atoms.
         data = atoms.once(engine.name, lambda: engine.keep(atoms))

@@ -129,7 +129,7 @@ class CudaData(Prepared):
         return host if self.order is None else permute(host, np.argsort(self.order))
 
     @property
-    def there(self) -> DeviceArray:
+    def device_matrices(self) -> DeviceArray:
         if self.kind == "numpy" or self.order is None:
             return self.matrices if self.kind == "numpy" else self.working
         return permute_on_device(self.working, np.argsort(self.order))
