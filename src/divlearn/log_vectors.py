@@ -27,7 +27,7 @@ def log_vectors(matrices: RealArray | Prepared, whitener: RealArray | None = Non
     """
     if isinstance(matrices, Prepared):
         data, key = matrices, None if whitener is None else whitener.tobytes()
-        return data.once(("log vectors", key), lambda: log_vectors(data.matrices, whitener))
+        return data.cached(("log vectors", key), lambda: log_vectors(data.matrices, whitener))
     if on_device(matrices):
         if whitener is not None:
             frame = to_device_of(whitener, matrices)

@@ -121,7 +121,7 @@ def test_features_are_computed_once(data):
     X, y = data
     training = Training(label(X, y, np.ones(90), None), [], get_engine())
     calls = []
-    assert [training.once("key", lambda: calls.append(1) or 7) for _ in range(2)] == [7, 7]
+    assert [training.cached("key", lambda: calls.append(1) or 7) for _ in range(2)] == [7, 7]
     assert len(calls) == 1
 
 

@@ -140,7 +140,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, VectorClassifier, Generic[_V
             atoms = self._start(matrices, n_atoms, draw_seed(self.random_state))
             return self._view(matrices, atoms)
 
-        return training.once(("dictionary", id(self)), start)  # of this estimator only
+        return training.cached(("dictionary", id(self)), start)  # of this estimator only
 
     def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
         """Compare codings with the middle C, then try other values of C."""
@@ -156,7 +156,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, VectorClassifier, Generic[_V
             codes = _without_rounding(self._codes(self._first_view(training), dict(coding)))
             return codes / spread(codes)
 
-        return training.once(("codes", id(self), *coding), compute)
+        return training.cached(("codes", id(self), *coding), compute)
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
         """Learn the dictionary; then choose C again, for codes by it."""
@@ -168,7 +168,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, VectorClassifier, Generic[_V
         self.n_iter_, self.message_ = learned.n_iter, learned.message
         codes = _without_rounding(learned.codes)
         self.unit_ = spread(codes)
-        training.once(("codes", id(self)), lambda: codes / self.unit_)
+        training.cached(("codes", id(self)), lambda: codes / self.unit_)
         grid: Grid[Candidate] = Grid([(("C", C),) for C in _PENALTIES])
         penalty = grid.candidates[0]
         if training.folds:

@@ -171,7 +171,7 @@ class LogEuclideanSVM(VectorClassifier):
 
     def _vectors(self, training: Training, candidate: Candidate) -> RealArray:
         vectors = training.log_vectors
-        return training.once("scaled logarithms", lambda: to_host(vectors / spread(vectors)))
+        return training.cached("scaled logarithms", lambda: to_host(vectors / spread(vectors)))
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
         self.model_, _ = self._learner(training, training.whole)(best)

@@ -51,7 +51,7 @@ class Prepared:
         sizes = typical_sizes(self.working)
         return sizes if self.order is None else sizes[np.argsort(self.order)]
 
-    def once(self, key: Hashable, compute: Callable[[], _F]) -> _F:
+    def cached(self, key: Hashable, compute: Callable[[], _F]) -> _F:
         """Return the value cached under a key; compute and cache it first if there is none."""
         if key not in self.kept:
             self.kept[key] = compute()

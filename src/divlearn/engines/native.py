@@ -356,7 +356,7 @@ def _trace_columns(data: NativeData, inverse: bool) -> RealArray:
         left[:, -2] = -_logdet(data, data.logdet[:n], data.exponent[:n], inverse)
         return left
 
-    return data.once(key, compute)
+    return data.cached(key, compute)
 
 
 def _logdet(data: NativeData, scaled: RealArray, exponent: RealArray, inverse: bool) -> RealArray:

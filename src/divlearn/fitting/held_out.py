@@ -43,7 +43,7 @@ class Memo:
         self._results: dict[Hashable, object] = {}
         self._locks: dict[Hashable, RLock] = {}
 
-    def once(self, key: Hashable, compute: Callable[[], _F]) -> _F:
+    def cached(self, key: Hashable, compute: Callable[[], _F]) -> _F:
         """Return the result of this key, computed at the first call."""
         with self._locks.setdefault(key, RLock()):
             try:
@@ -80,12 +80,12 @@ class Folded(Memo):
     @property
     def device_matrices(self) -> RealArray:
         """All matrices in the memory of the engine, on the host or on a device."""
-        return self.once("matrices", lambda: self.engine.send(self.data.matrices))
+        return self.cached("matrices", lambda: self.engine.send(self.data.matrices))
 
     @property
     def log_vectors(self) -> RealArray:
         """Logarithms of all matrices as vectors, in the memory of the engine."""
-        return self.once("log vectors", lambda: log_vectors(self.device_matrices))
+        return self.cached("log vectors", lambda: log_vectors(self.device_matrices))
 
     @property
     def whole(self) -> int:
@@ -225,7 +225,7 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
         learners = Memo()
 
         def decide(candidate: _T, number: int) -> RealArray:
-            learn = learners.once(number, lambda: self._learner(training, number))
+            learn = learners.cached(number, lambda: self._learner(training, number))
             return self._decide(learn(candidate), training, number)
 
         return HeldOut(

@@ -370,7 +370,7 @@ def _choose_shrinkages(
 
     def decide(shrinkages: Shrinkages, fold: int) -> RealArray:
         (train, held), phi = folds[fold], features[fold]
-        rda = cache.once(fold, lambda: RDA(phi[train], codes[train], task.weights[train]))
+        rda = cache.cached(fold, lambda: RDA(phi[train], codes[train], task.weights[train]))
         return to_host(rda.learn(*shrinkages).decide(phi[held]))
 
     def judge(scores: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:

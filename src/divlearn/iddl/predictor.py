@@ -244,14 +244,14 @@ class IDDLPredictor(IDDLBase):
 
         def logarithms() -> RealArray:
             data = task.sample.data
-            vectors = task.cache.once("log vectors", lambda: log_vectors(data.device_matrices))
+            vectors = task.cache.cached("log vectors", lambda: log_vectors(data.device_matrices))
             return vectors[to_device_of(rows, vectors)]
 
         def find_centres() -> RealArray:
             codes = None if task.codes is None else task.codes[rows]
             return self._initial_atoms(X, codes, n_centres, seed, logarithms)
 
-        centres = task.cache.once(("centres", n_centres, rows.tobytes()), find_centres)
+        centres = task.cache.cached(("centres", n_centres, rows.tobytes()), find_centres)
         if rank is None:
             return centres
         return initial_filters(X, centres, n_atoms, rank, np.random.RandomState(seed))

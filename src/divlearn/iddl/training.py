@@ -132,7 +132,7 @@ class Task:
     def split(self, fold: int, make_atoms: Callable[[Indices], RealArray]) -> Split:
         """Return training and held-out data of a fold, with initial atoms."""
         train, held = self.folds[fold]
-        train_block, held_block = self.cache.once(
+        train_block, held_block = self.cache.cached(
             ("fold", fold), lambda: (self.sample.only(train), self.sample.only(held))
         )
         shards = MemoryShards(train_block)
@@ -253,7 +253,7 @@ def _make_embedding(model: Model) -> Callable[[Block], RealArray]:
         if not swaps or on_device(block.data.device_matrices):
             return model.embed(block)
         # D^(a,b)(X || B) = D^(b,a)(B || X): engines are at their best on much data and few atoms.
-        data = atoms.once(engine.name, lambda: engine.keep(atoms))
+        data = atoms.cached(engine.name, lambda: engine.keep(atoms))
         swapped = np.repeat(pairs[:, :1], len(block), axis=1)
         V = np.moveaxis(engine.encode(data, block.data, *swapped), 1, 0)
         return FeatureMap(model.offset, model.units).compute(V.reshape(len(block), -1))

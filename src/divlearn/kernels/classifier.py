@@ -296,7 +296,7 @@ class DivergenceKernelClassifier(MachineClassifier):
             point, values = candidate[:2], dict(candidate)
             table = self._table(training, candidate)
             prepare = lambda: on_landmarks(*part, table, targets, point)  # noqa: E731
-            problem = problems.once(point, prepare)
+            problem = problems.cached(point, prepare)
             return LeastSquares(*problem.learn(values["C"], values["scale"])), candidate
 
         return learn

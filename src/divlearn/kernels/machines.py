@@ -134,7 +134,7 @@ class Landmarks:
 
     def learn(self, C: float, scale: float) -> tuple[RealArray, RealArray]:
         """Return a, shape (n_targets, n_landmarks), and b for a penalty and a scale."""
-        products, sides, centre, means = self._moments.once(scale, lambda: self._average(scale))
+        products, sides, centre, means = self._moments.cached(scale, lambda: self._average(scale))
         system = products + self._inner(scale) / C
         system[np.diag_indices(len(system))] += _RIDGE * len(self._roots)
         coefficients = solve_definite(system, sides)
@@ -177,7 +177,7 @@ def on_landmarks(
 
     def inner(scale: float) -> RealArray:
         compute = lambda: make_definite(decay(to_host(table[columns]), scale))  # noqa: E731
-        return training.once(("landmarks", name, scale), compute)
+        return training.cached(("landmarks", name, scale), compute)
 
     weights = training.data.weights[rows]
     return Landmarks(lambda block: table[rows[block]], inner, targets[rows], weights)

@@ -193,7 +193,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
             divergence, scale, penalty = candidate
             table = _table(training, divergence)
             prepare = lambda: on_landmarks(*part, table, targets, divergence)  # noqa: E731
-            problem = problems.once(divergence, prepare)
+            problem = problems.cached(divergence, prepare)
             return Linear(*problem.learn(1 / penalty, scale)), candidate
 
         return learn

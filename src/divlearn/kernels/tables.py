@@ -212,7 +212,7 @@ def shared_columns(training: Folded, most: int | None = None) -> Indices:
     if not are_many(training, most):
         return np.arange(len(strata))
     limit = max(1, _LARGEST_TABLE // (8 * len(strata) * _DIVERGENCES))
-    return training.once("landmarks", lambda: pick_landmarks(strata, limit))
+    return training.cached("landmarks", lambda: pick_landmarks(strata, limit))
 
 
 def shared_tables(
@@ -226,7 +226,7 @@ def shared_tables(
         landmarks = None if whole else matrices[columns]
         return make_tables(training.engine, matrices, points, landmarks)
 
-    return training.once(("tables", tuple(points), whole), compute)
+    return training.cached(("tables", tuple(points), whole), compute)
 
 
 def shared_table(
@@ -247,13 +247,13 @@ def shared_table(
         landmarks = None if whole else matrices[columns]
         return symmetric_table(divergence, training.engine, matrices, landmarks)
 
-    return training.once(("table", divergence, whole), compute)
+    return training.cached(("table", divergence, whole), compute)
 
 
 def shared_kernel(training: Folded, table: RealArray, scale: float, name: Hashable) -> RealArray:
     """Return exp(-scale D), computed once for all folds and penalties."""
-    recent = training.once("kernels", lambda: Memo(_KERNELS))
-    return recent.once((name, scale), lambda: decay(table, scale))
+    recent = training.cached("kernels", lambda: Memo(_KERNELS))
+    return recent.cached((name, scale), lambda: decay(table, scale))
 
 
 def make_tables(

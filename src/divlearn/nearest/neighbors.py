@@ -300,7 +300,7 @@ class NearestClassifier(Nearest, HeldOutClassifier[Candidate]):
     def _decide(self, model: Candidate, training: Training, number: int) -> RealArray:
         divergence, count = model
         search = partial(_nearest_held_out, training, number, divergence)
-        nearest = training.once(("nearest", divergence, number), search)  # for all counts
+        nearest = training.cached(("nearest", divergence, number), search)  # for all counts
         return _scores(_class_means(nearest, count), _least(training, divergence))
 
     def _decide_new(self, new: Prepared) -> RealArray:
@@ -328,7 +328,7 @@ def _least(training: Training, divergence: Divergence) -> float:
         values = values[values > 0]
         return max(_FLOOR * float(np.median(values)), _SMALLEST) if values.size else _SMALLEST
 
-    return training.once(("least", divergence), compute)
+    return training.cached(("least", divergence), compute)
 
 
 def _nearest_held_out(training: Training, number: int, divergence: Divergence) -> list[RealArray]:

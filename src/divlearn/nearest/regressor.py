@@ -97,7 +97,7 @@ def _log_neighbors(training: NumberedTraining, number: int) -> Indices:
         neighbors: Indices = index.kneighbors(vectors[held], return_distance=False)
         return neighbors
 
-    return training.once(("log neighbours", number), search)
+    return training.cached(("log neighbours", number), search)
 
 
 def _find_nearest(table: RealArray, count: int) -> Indices:

@@ -192,9 +192,9 @@ def space(training: Folded, at: str, number: int) -> tuple[RealArray, RealArray,
     else:
         # The mean of all data uses no labels: inner folds may share it without optimism.
         part = number if number < len(training.folds) else training.whole
-        whitener = training.once(("whitener", part), lambda: _find_whitener(training, part))
-        vectors = training.once(("tangent vectors", part), lambda: log_vectors(X, whitener))
-    deviation = training.once(("deviation", at, number), lambda: spread(vectors[rows]))
+        whitener = training.cached(("whitener", part), lambda: _find_whitener(training, part))
+        vectors = training.cached(("tangent vectors", part), lambda: log_vectors(X, whitener))
+    deviation = training.cached(("deviation", at, number), lambda: spread(vectors[rows]))
     return whitener, vectors, deviation
 
 
