@@ -28,7 +28,7 @@ class Prepared:
     # Variables of very different size are put in descending order, which keeps the digits of the
     # small ones in Cholesky factors.
     order: IntArray | None = field(default=None, kw_only=True)
-    kept: dict[Hashable, object] = field(default_factory=dict, kw_only=True, repr=False)
+    cache: dict[Hashable, object] = field(default_factory=dict, kw_only=True, repr=False)
 
     @classmethod
     def checked(cls, matrices: RealArray) -> Self:
@@ -53,9 +53,9 @@ class Prepared:
 
     def cached(self, key: Hashable, compute: Callable[[], _F]) -> _F:
         """Return the value cached under a key; compute and cache it first if there is none."""
-        if key not in self.kept:
-            self.kept[key] = compute()
-        return cast(_F, self.kept[key])
+        if key not in self.cache:
+            self.cache[key] = compute()
+        return cast(_F, self.cache[key])
 
     @property
     def n_matrices(self) -> int:

@@ -75,7 +75,7 @@ class NativeData(Prepared):
             working=self.working[start:stop],
             **{name: getattr(self, name)[packed] for name in ("factor", "matrix")},
             **{name: getattr(self, name)[plain] for name in ("logdet", "exponent", "spread")},
-            kept={key: cast(RealArray, array)[start:stop] for key, array in self.kept.items()},
+            cache={key: cast(RealArray, array)[start:stop] for key, array in self.cache.items()},
         )
 
 

@@ -67,7 +67,7 @@ class Block:
     exponents: DeviceArray  # (n,)
     logdets: DeviceArray  # (n,), of the scaled matrices
     spreads: DeviceArray  # (n,)
-    kept: dict[str, DeviceArray] = field(default_factory=dict)  # cache of the routes
+    cache: dict[str, DeviceArray] = field(default_factory=dict)  # cache of the routes
 
     @classmethod
     def of(cls, start: int, matrices: DeviceArray) -> Block:
@@ -87,7 +87,7 @@ class Block:
             self,
             start=self.start + start,
             factors=factors_from(self.factors, start, self.matrices.shape[-1]),
-            kept={key: array[rows] for key, array in self.kept.items()},
+            cache={key: array[rows] for key, array in self.cache.items()},
             **{name: getattr(self, name)[rows] for name in names},
         )
 

@@ -308,11 +308,11 @@ def _columns(block: Block, inverse: bool) -> DeviceArray:
     """Return matrices of the data or their inverses, (n, d * d); computed once."""
     if not inverse:
         return block.matrices.reshape(len(block), -1)
-    if "inverses" not in block.kept:
+    if "inverses" not in block.cache:
         inverses = cp.linalg.inv(block.matrices)
         inverses = 0.5 * (inverses + inverses.transpose(0, 2, 1))
-        block.kept["inverses"] = inverses.reshape(len(block), -1)
-    return block.kept["inverses"]
+        block.cache["inverses"] = inverses.reshape(len(block), -1)
+    return block.cache["inverses"]
 
 
 def _trace_values(
