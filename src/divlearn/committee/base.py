@@ -82,7 +82,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
 
     def _fit(self, make: type[_D], data: Checked, y: RealArray | Indices, users: Members) -> None:
         """Fit members to checked data on common folds, and weight them."""
-        key = {"X": data.matrices, "y": y, "weights": data.weights, "groups": data.kept_groups}
+        key = {"X": data.matrices, "y": y, "weights": data.weights, "groups": data.matrix_groups}
         with checkpointed(self, **key):
             folds = data.folds(self.cv, draw_seed(self.random_state))
             training = make(data, folds, get_engine(self.engine, accuracy=LEARNING_ACCURACY))
@@ -170,7 +170,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
                 member.set_params(n_jobs=self.n_jobs)
         member.hermitian_ = self.hermitian_
         member.fit_training(training)
-        if not np.isfinite(self._held_out(member)[training.data.kept[training.tested]]).all():
+        if not np.isfinite(self._held_out(member)[training.data.positions[training.tested]]).all():
             raise FloatingPointError(f"held-out predictions of {name} are not all numbers")
         return member
 
@@ -196,7 +196,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
     def _count(self, training: _D) -> tuple[RealArray, Indices]:
         """Return counts of held-out matrices, for the weights of members, and their units."""
         data, tested = training.data, training.tested
-        units = number_units(tested, data.kept_groups)
+        units = number_units(tested, data.matrix_groups)
         return count_samples(data.weights[tested], units), units
 
     def _average(

@@ -47,13 +47,13 @@ class Wrapped:
 
     def _learner(self, training: Folded, number: int) -> Callable[[tuple[()]], BaseEstimator]:
         data, rows = training.data, training.parts[number][0]
-        groups = data.kept_groups
+        groups = data.matrix_groups
 
         def learn(_: tuple[()]) -> BaseEstimator:
             return fit_grouped(
                 clone(self.estimator),
                 data.matrices[rows],
-                data.y[data.kept[rows]],
+                data.y[data.positions[rows]],
                 None if groups is None else groups[rows],
                 None if np.ptp(data.weights) == 0 else data.weights[rows],
             )

@@ -147,7 +147,7 @@ class Checked:
 
     matrices: RealArray
     weights: RealArray
-    kept: Indices  # positions among the matrices passed to `fit`
+    positions: Indices  # positions among the matrices passed to `fit`
     y: Labels  # of all matrices passed to `fit`
     groups: Labels | None  # likewise
 
@@ -157,8 +157,8 @@ class Checked:
         """Classes, all of which every training part must have."""
 
     @property
-    def kept_groups(self) -> Labels | None:
-        return None if self.groups is None else self.groups[self.kept]
+    def matrix_groups(self) -> Labels | None:
+        return None if self.groups is None else self.groups[self.positions]
 
     def folds(self, cv: Splitter, random_state: RandomState) -> list[Fold]:
         return make_folds(
@@ -166,7 +166,7 @@ class Checked:
             len(self.y),
             self.y,
             self.groups,
-            kept=self.kept,
+            positions=self.positions,
             random_state=random_state,
             classes=self._classes,
         )
@@ -174,7 +174,7 @@ class Checked:
     def spread(self, rows: Indices, values: RealArray) -> RealArray:
         """Scatter values of rows to all matrices passed to `fit`; NaN for the others."""
         result = np.full((len(self.y), *values.shape[1:]), np.nan)
-        result[self.kept[rows]] = values
+        result[self.positions[rows]] = values
         return result
 
 
@@ -194,7 +194,7 @@ class Labelled(Checked):
 
     def require_two(self, fix: str) -> None:
         """Raise unless every class has two matrices, or groups: to train on and to test on."""
-        counts = count_groups(self.codes, self.kept_groups)
+        counts = count_groups(self.codes, self.matrix_groups)
         if counts.min() < 2:
             unit = "matrix" if self.groups is None else "group"
             raise ValueError(

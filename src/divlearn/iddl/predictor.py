@@ -121,7 +121,7 @@ class IDDLPredictor(IDDLBase):
             if block is not None:
                 data = self._check_targets(block, groups)
                 folds = data.folds(self._cv(), seeds[0])
-                task = make_task(block.only(data.kept), data, folds)
+                task = make_task(block.only(data.positions), data, folds)
             elif groups is not None:
                 raise ValueError("groups must be None for data in shards; pass an array in memory")
             else:

@@ -120,7 +120,7 @@ class Task:
         The sums are independent of each other.
         """
         rows = np.concatenate([held for _, held in self.folds])
-        return np.bincount(number_units(rows, self.data.kept_groups), row_losses).astype(float)
+        return np.bincount(number_units(rows, self.data.matrix_groups), row_losses).astype(float)
 
     def scale(self, scores: RealArray, rows: Indices) -> float:
         """Return the factor that makes scores of several models comparable."""

@@ -212,4 +212,4 @@ def label_units(
 ) -> tuple[Labelled, Indices | None]:
     """Label checked matrices; return also the numbers of their groups, or None."""
     data = label(matrices, y, np.ones(len(matrices)), None, groups)
-    return data, None if data.groups is None else number_units(data.kept, data.groups)
+    return data, None if data.groups is None else number_units(data.positions, data.groups)

@@ -126,7 +126,7 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         data = check_labelled(self, X, y, sample_weight)
         self._divergence = self._for_checked(divergence)
         self._codes, self._matrices = data.codes, data.matrices
-        self._votes, self._kept = data.weights, data.kept
+        self._votes, self._kept = data.weights, data.positions
         if isinstance(self._divergence, EmbeddedMetric):
             self._vectors = self._divergence.embed(data.matrices)
             self._index = NearestNeighbors(algorithm="brute").fit(self._vectors)
