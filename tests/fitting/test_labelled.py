@@ -77,14 +77,14 @@ def test_values_of_rows_among_those_given(X):
     weights = np.array([1.0, 0, 1, 1, 0, 1, 1, 1])
     data = check_labelled(LEARNER, X, Y, weights, None)
     rows = np.array([4, 0])  # among those kept: 0 2 3 5 6 7
-    spread = data.spread(rows, np.array([[1.0, 2.0], [3.0, 4.0]]))
+    spread = data.scatter(rows, np.array([[1.0, 2.0], [3.0, 4.0]]))
     expected = np.full((8, 2), np.nan)
     expected[6], expected[0] = [1, 2], [3, 4]
     np.testing.assert_array_equal(spread, expected)
-    flat = data.spread(np.arange(6), np.arange(6.0))
+    flat = data.scatter(np.arange(6), np.arange(6.0))
     np.testing.assert_array_equal(flat, [0, np.nan, 1, 2, np.nan, 3, 4, 5])
-    assert np.isnan(data.spread(rows[:0], np.zeros((0, 3)))).all()
-    assert data.spread(rows[:0], np.zeros((0, 3))).shape == (8, 3)
+    assert np.isnan(data.scatter(rows[:0], np.zeros((0, 3)))).all()
+    assert data.scatter(rows[:0], np.zeros((0, 3))).shape == (8, 3)
 
 
 def test_entries_of_what_is_kept(X):

@@ -174,7 +174,7 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
 
         counts, units = self._count(training)
         self.temperature_, average = self._average(training, held_out, optimistic, counts, fit)
-        self.oof_proba_ = data.spread(tested, average)
+        self.oof_proba_ = data.scatter(tested, average)
         is_right = {
             name: p.argmax(axis=1) == data.codes[tested]
             for name, p in zip([*self.members_, "average"], [*held_out, average], strict=True)

@@ -139,7 +139,7 @@ class SPDRegressor(
 
         counts, units = self._count(training)
         _, average = self._average(training, held_out, optimistic, counts, fit)
-        self.oof_prediction_ = data.spread(tested, restore(average, data.mean, data.scale))
+        self.oof_prediction_ = data.scatter(tested, restore(average, data.mean, data.scale))
         numbers, names = data.numbers[tested], [*self.members_, "average"]
         predictions = dict(zip(names, [*held_out, average], strict=True))
         self.oof_r2_ = {name: r_squared(numbers, p, counts) for name, p in predictions.items()}

@@ -171,7 +171,7 @@ class Checked:
             classes=self._classes,
         )
 
-    def spread(self, rows: Indices, values: RealArray) -> RealArray:
+    def scatter(self, rows: Indices, values: RealArray) -> RealArray:
         """Scatter values of rows to all matrices passed to `fit`; NaN for the others."""
         result = np.full((len(self.y), *values.shape[1:]), np.nan)
         result[self.positions[rows]] = values

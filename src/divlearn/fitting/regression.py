@@ -139,8 +139,8 @@ class HeldOutRegressor(
         chosen = [held_out.best(*inner, without=number) for number in range(n_folds)]
         rows, predictions = held_out.average(chosen, len(data.matrices))
         _, optimistic = held_out.average([best] * n_folds, len(data.matrices))
-        self.oof_prediction_ = data.spread(rows, self._restore(predictions))
-        self._optimistic_prediction = data.spread(rows, self._restore(optimistic))
+        self.oof_prediction_ = data.scatter(rows, self._restore(predictions))
+        self._optimistic_prediction = data.scatter(rows, self._restore(optimistic))
         numbers, weights = data.numbers[rows], data.weights[rows]
         self.held_out_r2_ = r_squared(numbers, predictions, weights)
         error = np.average(np.abs(predictions - numbers), weights=weights)

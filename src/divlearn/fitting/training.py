@@ -175,8 +175,8 @@ class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], G
     ) -> None:
         data = training.data
         self.calibration_ = chosen.calibration
-        self.oof_proba_ = data.spread(chosen.rows, chosen.probabilities)
-        self._optimistic_proba = data.spread(chosen.rows, chosen.optimistic)
+        self.oof_proba_ = data.scatter(chosen.rows, chosen.probabilities)
+        self._optimistic_proba = data.scatter(chosen.rows, chosen.optimistic)
         right = chosen.probabilities.argmax(axis=1) == data.codes[chosen.rows]
         shares = data.sample_weights[chosen.rows]
         self.held_out_accuracy_ = float(np.average(right, weights=shares))

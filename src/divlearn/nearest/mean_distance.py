@@ -280,7 +280,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
             training, rough, None if self.filtering else view
         )
         self.oof_proba_, self._optimistic_proba = (
-            data.spread(chosen.rows, _normalize(self._priors() * probabilities))
+            data.scatter(chosen.rows, _normalize(self._priors() * probabilities))
             for probabilities in (chosen.probabilities, chosen.optimistic)
         )
         divergence = CANDIDATES[chosen.best]
