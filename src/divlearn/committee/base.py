@@ -15,7 +15,7 @@ from divlearn.committee.weights import Average, average, count_samples
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
 from divlearn.fitting.folds import Splitter, number_units
-from divlearn.fitting.held_out import Folded
+from divlearn.fitting.held_out import FoldedData
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import Checked
 from divlearn.fitting.progress import on_progress, say, tell
@@ -29,7 +29,7 @@ Members = dict[str, BaseEstimator]
 MemberNames = Sequence[str | tuple[str, BaseEstimator]]  # names, or pairs with users' estimators
 # A function of the predictions of members, rows of matrices and their counts.
 FitAverage = Callable[[RealArray, Indices, RealArray], Average]
-_D = TypeVar("_D", bound=Folded)
+_D = TypeVar("_D", bound=FoldedData)
 _PASSES = 6  # over pairs of matrices and atoms, in a fold of "iddl", as measured
 _PROBED = 32  # matrices, to measure the time of a divergence
 

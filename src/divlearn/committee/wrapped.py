@@ -13,7 +13,7 @@ from divlearn.arrays import RealArray
 from divlearn.checks import RandomState
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.folds import Splitter, fit_grouped
-from divlearn.fitting.held_out import Folded, Grid
+from divlearn.fitting.held_out import FoldedData, Grid
 from divlearn.fitting.regression import HeldOutRegressor
 from divlearn.fitting.training import HeldOutClassifier
 
@@ -42,10 +42,10 @@ class Wrapped:
     def _answer(self, model: BaseEstimator, matrices: RealArray) -> RealArray:
         """Return scores of classes, or standardised numbers."""
 
-    def _grid(self, training: Folded) -> Grid[tuple[()]]:
+    def _grid(self, training: FoldedData) -> Grid[tuple[()]]:
         return Grid([()])
 
-    def _learner(self, training: Folded, number: int) -> Callable[[tuple[()]], BaseEstimator]:
+    def _learner(self, training: FoldedData, number: int) -> Callable[[tuple[()]], BaseEstimator]:
         data, rows = training.data, training.parts[number][0]
         groups = data.matrix_groups
 
@@ -60,10 +60,10 @@ class Wrapped:
 
         return learn
 
-    def _fit_model(self, training: Folded, best: tuple[()]) -> None:
+    def _fit_model(self, training: FoldedData, best: tuple[()]) -> None:
         self.estimator_ = self._learner(training, training.whole)(best)
 
-    def _decide(self, model: BaseEstimator, training: Folded, number: int) -> RealArray:
+    def _decide(self, model: BaseEstimator, training: FoldedData, number: int) -> RealArray:
         return self._answer(model, training.data.matrices[training.parts[number][1]])
 
     def _decide_new(self, new: Prepared) -> RealArray:
@@ -126,7 +126,7 @@ class CalibratedClassifier(Wrapped, HeldOutClassifier[tuple[()]]):
             )
         return scores[:, np.searchsorted(classes, self.classes_)]  # a frozen model may have more
 
-    def _decide(self, model: BaseEstimator, training: Folded, number: int) -> RealArray:
+    def _decide(self, model: BaseEstimator, training: FoldedData, number: int) -> RealArray:
         scores = super()._decide(model, training, number)
         if len(self.classes_) == 3 and not hasattr(model, "predict_proba"):  # and 3 pairs
             predicted = model.predict(training.data.matrices[training.parts[number][1]])

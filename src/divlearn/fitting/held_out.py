@@ -55,7 +55,7 @@ class Memo:
         return result
 
 
-class Folded(Memo):
+class FoldedData(Memo):
     """Checked matrices, their folds, and features that estimators share."""
 
     def __init__(self, data: Checked, folds: Folds, engine: Engine) -> None:
@@ -115,7 +115,7 @@ def shares_of(folds_rows: Sequence[Indices], weights: RealArray) -> RealArray:
     return np.concatenate([weights[rows] / weights[rows].sum() / n for rows in folds_rows])
 
 
-_D = TypeVar("_D", bound=Folded)
+_D = TypeVar("_D", bound=FoldedData)
 
 
 class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
@@ -128,7 +128,7 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
 
     _nested: ClassVar[bool] = False  # whether the choice needs models of the nest
     _names: ClassVar[tuple[str, ...]] = ()  # of parameters; none if candidates are named pairs
-    _training: ClassVar[type[Folded]]
+    _training: ClassVar[type[FoldedData]]
 
     cv: Splitter
     engine: str | Engine

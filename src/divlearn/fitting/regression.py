@@ -13,7 +13,7 @@ from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.fitting.folds import check_groups
-from divlearn.fitting.held_out import Folded, Grid, HeldOutEstimator, Judge, shares_of
+from divlearn.fitting.held_out import FoldedData, Grid, HeldOutEstimator, Judge, shares_of
 from divlearn.fitting.labelled import Checked, MatricesMixin, check_training, prepare_new
 from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.targets import check_numbers
@@ -41,7 +41,7 @@ class Numbered(Checked):
         return (values - self.mean) / self.scale
 
 
-class NumberedTraining(Folded):
+class NumberedTraining(FoldedData):
     """Checked matrices, their numbers and folds, and features that regressors share."""
 
     data: Numbered

@@ -22,7 +22,7 @@ from divlearn.fitting.calibration import (
     score_all,
     score_middle,
 )
-from divlearn.fitting.held_out import Folded, Grid, HeldOutEstimator, Judge, in_turn, shares_of
+from divlearn.fitting.held_out import FoldedData, Grid, HeldOutEstimator, Judge, in_turn, shares_of
 from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, check_labelled, prepare_new
 from divlearn.fitting.selection import HeldOut, average_held_out
 
@@ -33,7 +33,7 @@ _T = TypeVar("_T", bound=Hashable)
 _LOWEST = np.log(1e-4)  # of logarithms in the loss, so that no single matrix decides
 
 
-class Training(Folded):
+class Training(FoldedData):
     """Checked matrices, their classes and folds, and features that classifiers share."""
 
     data: Labelled

@@ -19,7 +19,7 @@ from divlearn.checks import check_count
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.held_out import Folded
+from divlearn.fitting.held_out import FoldedData
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import Labelled, fit_method
 from divlearn.fitting.progress import say, track
@@ -129,7 +129,7 @@ class IDDLPredictor(IDDLBase):
             self._set_held_out(self._fit(task, seeds[1]), task)
         return self
 
-    def fit_training(self, training: Folded) -> Self:
+    def fit_training(self, training: FoldedData) -> Self:
         """Fit to checked data, whose log-vectors several estimators may share."""
         self._check_parameters()
         data = cast(Labelled | Numbered, training.data)

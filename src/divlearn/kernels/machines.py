@@ -12,7 +12,7 @@ from sklearn.svm import SVC
 
 from divlearn.arrays import Indices, RealArray, to_device_of, to_host
 from divlearn.engines.compiled import is_compiled, solve_pairs
-from divlearn.fitting.held_out import Folded, Memo
+from divlearn.fitting.held_out import FoldedData, Memo
 from divlearn.geometry import compose, solve_definite
 from divlearn.heads.discriminants import Linear
 from divlearn.kernels.tables import cut, decay
@@ -165,7 +165,7 @@ class Landmarks:
 
 
 def on_landmarks(
-    training: Folded,
+    training: FoldedData,
     number: int,
     columns: Indices,
     table: RealArray,

@@ -11,7 +11,7 @@ from divlearn.alpha_beta import nonnegative_point
 from divlearn.arrays import Indices, RealArray
 from divlearn.divergence import ABDivergence, Divergence
 from divlearn.engines import Engine, Prepared
-from divlearn.fitting.held_out import Folded, Memo
+from divlearn.fitting.held_out import FoldedData, Memo
 from divlearn.fitting.progress import track
 from divlearn.threads import side_by_side
 
@@ -201,12 +201,12 @@ def pick_landmarks(codes: Indices, most: int | None = None) -> Indices:
     return by_class(codes)[places]
 
 
-def are_many(training: Folded, most: int | None = None) -> bool:
+def are_many(training: FoldedData, most: int | None = None) -> bool:
     """Whether there are more matrices than `most`, by default too many for tables of all pairs."""
     return len(training.data.matrices) > (LARGE if most is None else most)
 
 
-def shared_columns(training: Folded, most: int | None = None) -> Indices:
+def shared_columns(training: FoldedData, most: int | None = None) -> Indices:
     """Rows of the matrices that are columns of tables: all, or landmarks if there are many."""
     strata = training.data.strata
     if not are_many(training, most):
@@ -216,7 +216,7 @@ def shared_columns(training: Folded, most: int | None = None) -> Indices:
 
 
 def shared_tables(
-    training: Folded, points: Sequence[Point], columns: Indices | None = None
+    training: FoldedData, points: Sequence[Point], columns: Indices | None = None
 ) -> dict[Point, RealArray]:
     """Tables of divergences to the matrices `columns`, computed once for all estimators."""
     matrices = training.data.matrices
@@ -230,7 +230,7 @@ def shared_tables(
 
 
 def shared_table(
-    training: Folded,
+    training: FoldedData,
     divergence: Divergence,
     points: Sequence[Point],
     columns: Indices | None = None,
@@ -250,7 +250,9 @@ def shared_table(
     return training.cached(("table", divergence, whole), compute)
 
 
-def shared_kernel(training: Folded, table: RealArray, scale: float, name: Hashable) -> RealArray:
+def shared_kernel(
+    training: FoldedData, table: RealArray, scale: float, name: Hashable
+) -> RealArray:
     """Return exp(-scale D), computed once for all folds and penalties."""
     recent = training.cached("kernels", lambda: Memo(_KERNELS))
     return recent.cached((name, scale), lambda: decay(table, scale))

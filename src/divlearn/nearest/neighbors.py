@@ -25,7 +25,7 @@ from divlearn.divergence import (
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.held_out import Folded
+from divlearn.fitting.held_out import FoldedData
 from divlearn.fitting.labelled import check_labelled, check_new
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training
 from divlearn.kernels.classifier import POINTS
@@ -248,7 +248,7 @@ class Nearest:
         self.cv, self.random_state = cv, random_state
         self.engine, self.n_jobs, self.regularize = engine, n_jobs, regularize
 
-    def _learner(self, training: Folded, number: int) -> Callable[[Candidate], Candidate]:
+    def _learner(self, training: FoldedData, number: int) -> Callable[[Candidate], Candidate]:
         return lambda candidate: candidate  # there is nothing to fit
 
 

@@ -17,7 +17,7 @@ from divlearn.checks import ClassWeight, RandomState, check_name
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.calibration import SCORES, Forms
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.held_out import Folded
+from divlearn.fitting.held_out import FoldedData
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training, in_turn
 from divlearn.geometry import invsqrtm
 from divlearn.heads.discriminants import RDA, Linear, NoSpreadError, Quadratic, fit_lda, span
@@ -183,7 +183,7 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
 # --- features, shared by estimators with the same training data -----------------------------------
 
 
-def space(training: Folded, at: str, number: int) -> tuple[RealArray, RealArray, float]:
+def space(training: FoldedData, at: str, number: int) -> tuple[RealArray, RealArray, float]:
     """Whitener of a part, the tangent vectors of all matrices, and the deviation of the part."""
     X, rows = training.device_matrices, training.parts[number][0]
     whitener: RealArray = np.eye(X.shape[-1])
@@ -198,7 +198,7 @@ def space(training: Folded, at: str, number: int) -> tuple[RealArray, RealArray,
     return whitener, vectors, deviation
 
 
-def _find_whitener(training: Folded, number: int) -> RealArray:
+def _find_whitener(training: FoldedData, number: int) -> RealArray:
     start, tolerance = None, 1e-6
     if number != training.whole:  # start at the mean of all data, and stop earlier
         whitener, *_ = space(training, "mean", training.whole)
