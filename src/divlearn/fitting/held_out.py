@@ -29,7 +29,7 @@ _T = TypeVar("_T", bound=Hashable)
 _P = TypeVar("_P", bound=tuple[Hashable, ...])  # values of parameters
 _F = TypeVar("_F")
 Model = Any  # its type depends on the estimator
-Judge = Callable[[Sequence[RealArray], Sequence[Indices]], RealArray]  # see `HeldOut`
+Criterion = Callable[[Sequence[RealArray], Sequence[Indices]], RealArray]  # see `HeldOut`
 
 
 class Memo:
@@ -173,7 +173,7 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
         """Check parameters of the estimator."""
 
     @abstractmethod
-    def _judge(self, training: _D) -> Judge:
+    def _make_criterion(self, training: _D) -> Criterion:
         """Return a function to the shares of rows in a score, the higher the better."""
 
     @abstractmethod
@@ -230,7 +230,7 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
 
         return HeldOut(
             decide,
-            self._judge(training),
+            self._make_criterion(training),
             training.folds,
             training.nest,
             nested=self._nested,

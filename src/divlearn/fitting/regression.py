@@ -13,7 +13,7 @@ from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.fitting.folds import check_groups
-from divlearn.fitting.held_out import FoldedData, Grid, HeldOutEstimator, Judge, shares_of
+from divlearn.fitting.held_out import Criterion, FoldedData, Grid, HeldOutEstimator, shares_of
 from divlearn.fitting.labelled import Checked, MatricesMixin, check_training, prepare_new
 from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.targets import check_numbers
@@ -123,14 +123,14 @@ class HeldOutRegressor(
         self.mean_, self.scale_ = float(training.data.mean), float(training.data.scale)
         return super().fit_training(training)
 
-    def _judge(self, training: NumberedTraining) -> Judge:
+    def _make_criterion(self, training: NumberedTraining) -> Criterion:
         numbers, weights = training.data.numbers, training.data.weights
 
-        def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
+        def criterion(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
             errors = np.concatenate(parts) - numbers[np.concatenate(rows)]
             return (1 - errors**2) * shares_of(rows, weights)
 
-        return judge
+        return criterion
 
     def _choose(self, training: NumberedTraining, held_out: HeldOut[_T], grid: Grid[_T]) -> _T:
         """Choose a candidate, and for every fold one without the fold."""

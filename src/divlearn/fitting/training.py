@@ -22,7 +22,14 @@ from divlearn.fitting.calibration import (
     score_all,
     score_middle,
 )
-from divlearn.fitting.held_out import FoldedData, Grid, HeldOutEstimator, Judge, in_turn, shares_of
+from divlearn.fitting.held_out import (
+    Criterion,
+    FoldedData,
+    Grid,
+    HeldOutEstimator,
+    in_turn,
+    shares_of,
+)
 from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, check_labelled, prepare_new
 from divlearn.fitting.selection import HeldOut, average_held_out
 
@@ -85,23 +92,23 @@ def choose(
     return Chosen(best, calibration, rows, averaged, decisions, optimistic)
 
 
-def judge_accuracy(training: Training, forms: Forms) -> Judge:
+def accuracy_criterion(training: Training, forms: Forms) -> Criterion:
     """Return a function to the shares of rows in the mean accuracy of folds."""
     codes, weights = training.data.codes, training.data.weights
 
-    def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
+    def criterion(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
         scores = score_middle(forms, np.concatenate(parts))
         right = scores.argmax(axis=1) == codes[np.concatenate(rows)]
         return right * shares_of(rows, weights)
 
-    return judge
+    return criterion
 
 
-def judge_likelihood(training: Training, forms: Forms) -> Judge:
+def likelihood_criterion(training: Training, forms: Forms) -> Criterion:
     """Return a function to the shares of rows in the mean calibrated log-likelihood of folds."""
     codes, weights = training.data.codes, training.data.weights
 
-    def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
+    def criterion(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
         targets = codes[np.concatenate(rows)]
         scores = score_middle(forms, np.concatenate(parts))
         shares = shares_of(rows, weights)
@@ -109,10 +116,10 @@ def judge_likelihood(training: Training, forms: Forms) -> Judge:
         log_likelihoods = log_softmax(scores / temperature)[np.arange(len(targets)), targets]
         return shares * np.maximum(log_likelihoods, _LOWEST)
 
-    return judge
+    return criterion
 
 
-_JUDGES = {"accuracy": judge_accuracy, "likelihood": judge_likelihood}
+_CRITERIA = {"accuracy": accuracy_criterion, "likelihood": likelihood_criterion}
 
 
 class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], Generic[_T]):
@@ -150,8 +157,8 @@ class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], G
             )
         return super().fit_training(training)
 
-    def _judge(self, training: Training) -> Judge:
-        return _JUDGES[self._criterion](training, self._forms)
+    def _make_criterion(self, training: Training) -> Criterion:
+        return _CRITERIA[self._criterion](training, self._forms)
 
     def _choose(self, training: Training, held_out: HeldOut[_T], grid: Grid[_T]) -> _T:
         if not training.folds:

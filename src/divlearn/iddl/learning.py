@@ -373,10 +373,10 @@ def _choose_shrinkages(
         rda = cache.cached(fold, lambda: RDA(phi[train], codes[train], task.weights[train]))
         return to_host(rda.learn(*shrinkages).decide(phi[held]))
 
-    def judge(scores: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
+    def criterion(scores: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
         return -task.row_losses(np.concatenate(scores), np.concatenate(rows))
 
-    held_out = HeldOut(decide, judge, folds, Nest([], []), nested=False, n_jobs=n_workers)
+    held_out = HeldOut(decide, criterion, folds, Nest([], []), nested=False, n_jobs=n_workers)
 
     def candidate(shrinkages: Shrinkages) -> Candidate:
         scores = np.concatenate(held_out.decisions([shrinkages] * len(folds)))
