@@ -100,7 +100,7 @@ class Grid(NamedTuple, Generic[_T]):
     refine: Callable[[_T], Sequence[_T]] = lambda _: ()
 
 
-def in_turn(candidates: Sequence[_P]) -> Grid[_P]:
+def coordinate_grid(candidates: Sequence[_P]) -> Grid[_P]:
     """Candidates that vary the last parameter, others in the middle; then refine the others."""
     middle = candidates[len(candidates) // 2]
     return Grid(

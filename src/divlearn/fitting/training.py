@@ -27,13 +27,13 @@ from divlearn.fitting.held_out import (
     FoldedData,
     Grid,
     HeldOutEstimator,
-    in_turn,
+    coordinate_grid,
     shares_of,
 )
 from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, check_labelled, prepare_new
 from divlearn.fitting.selection import HeldOut, average_held_out
 
-__all__ = ["Grid", "HeldOutClassifier", "Training", "choose", "in_turn"]
+__all__ = ["Grid", "HeldOutClassifier", "Training", "choose", "coordinate_grid"]
 
 _T = TypeVar("_T", bound=Hashable)
 

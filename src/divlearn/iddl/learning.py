@@ -12,7 +12,7 @@ import numpy as np
 
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.fitting.checkpoint import staged
-from divlearn.fitting.held_out import Memo, in_turn
+from divlearn.fitting.held_out import Memo, coordinate_grid
 from divlearn.fitting.interrupts import interrupt, stoppable
 from divlearn.fitting.progress import track
 from divlearn.fitting.selection import HeldOut, Nest, mean_with_error
@@ -47,7 +47,7 @@ from divlearn.threads import side_by_side
 
 # Regularisation of RDA: how far covariances are pooled, and shrunk to a multiple of the identity.
 Shrinkages = tuple[float, float]
-_GRID = in_turn(list(product((0.1, 0.5, 0.9), (0.003, 0.01, 0.03, 0.1, 0.3))))
+_GRID = coordinate_grid(list(product((0.1, 0.5, 0.9), (0.003, 0.01, 0.03, 0.1, 0.3))))
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.calibration import SCORES, Forms
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import FoldedData
-from divlearn.fitting.training import Grid, HeldOutClassifier, Training, in_turn
+from divlearn.fitting.training import Grid, HeldOutClassifier, Training, coordinate_grid
 from divlearn.geometry import invsqrtm
 from divlearn.heads.discriminants import RDA, Linear, NoSpreadError, Quadratic, fit_lda, span
 from divlearn.heads.heads import solve_head
@@ -143,7 +143,7 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
 
     def _grid(self, training: Training) -> Grid[Candidate]:
         _, values = self._method(training)
-        return in_turn([tuple(choice.items()) for choice in ParameterGrid(values)])
+        return coordinate_grid([tuple(choice.items()) for choice in ParameterGrid(values)])
 
     def _method(self, training: Training) -> tuple[Callable[..., Learn], dict[str, list[float]]]:
         if self.model == "rbf" and are_many(training):
