@@ -31,7 +31,7 @@ from divlearn.datasets import make_wishart_clusters
 from divlearn.descriptors import RegionCovariance
 from divlearn.engines import get_engine
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
-from divlearn.fitting.progress import listen, narrated, tell, track
+from divlearn.fitting.progress import listen, print_progress, tell, track
 from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.report import PlaneDisplay, page_of
 from divlearn.threads import one_thread
@@ -255,7 +255,7 @@ def ticking(monkeypatch):
 
 
 def test_lines_come_less_often_the_longer_work_takes(ticking, capsys):
-    with narrated("work", 1):
+    with print_progress("work", 1):
         for _ in track(range(100), "steps"):
             pass
     *lines, last = capsys.readouterr().out.splitlines()
@@ -269,7 +269,7 @@ def test_lines_come_less_often_the_longer_work_takes(ticking, capsys):
 
 def test_lines_name_the_whole_and_its_parts(ticking, capsys):
     for verbose in (1, 2):
-        with narrated("work", verbose):
+        with print_progress("work", verbose):
             tell("folds", 0, 2, "fitting a")
             tell("steps", 5, 9)
             tell("folds", 1, 2)
@@ -295,7 +295,7 @@ def test_lines_leave_other_listeners_alone(ticking, capsys):
 
 
 def narrate_steps(verbose: int) -> None:
-    with narrated("work", verbose):
+    with print_progress("work", verbose):
         list(track(range(9), "steps"))
 
 

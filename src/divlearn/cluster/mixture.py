@@ -33,7 +33,7 @@ from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import MatricesMixin, fit_method, takes_metric
-from divlearn.fitting.progress import narrated, tell
+from divlearn.fitting.progress import print_progress, tell
 from divlearn.likelihood.fit import sample_family
 from divlearn.likelihood.members import Members, get_members
 from divlearn.likelihood.normalizer import log_normalizer
@@ -267,7 +267,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         """
         shards = open_new(self, X)
         self._check()
-        with user_call(), narrated(type(self).__name__, self.verbose):
+        with user_call(), print_progress(type(self).__name__, self.verbose):
             return compare_members(shards, self._mixture, self.share, self.max_iter, TOLERANCE)
 
     def summary(self, X: ArrayLike) -> str:

@@ -20,7 +20,7 @@ from divlearn.divergence import Divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.folds import Fold, Splitter, check_groups, count_groups, make_folds
 from divlearn.fitting.interrupts import user_call
-from divlearn.fitting.progress import narrated
+from divlearn.fitting.progress import print_progress
 from divlearn.fitting.targets import check_labels, class_factors, keep_classes
 from divlearn.hermitian import from_real_form, is_complex, real_form
 from divlearn.spd import Shrinkage, check_and_learn, check_spd
@@ -43,7 +43,7 @@ def fit_method(fit: _Fit) -> _Fit:
         if fit.__name__ != "partial_fit":
             _forget(self)
         try:
-            with user_call(), narrated(type(self).__name__, getattr(self, "verbose", 0)):
+            with user_call(), print_progress(type(self).__name__, getattr(self, "verbose", 0)):
                 return fit(self, *args, **kwargs)
         except BaseException:
             vars(self).clear()

@@ -69,7 +69,7 @@ def track(steps: Sequence[_T], what: str) -> Iterator[_T]:
 
 
 @contextmanager
-def narrated(name: str, verbose: int) -> Iterator[None]:
+def print_progress(name: str, verbose: int) -> Iterator[None]:
     """Print progress of the work inside unless something listens; of every step if verbose > 1."""
     if not verbose > 0 or _listener.get() is not None:
         yield

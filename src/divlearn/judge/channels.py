@@ -18,7 +18,7 @@ from divlearn.checks import RandomState, check_count, check_name
 from divlearn.fitting.folds import Fold, Splitter, find_dependent
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import Labelled
-from divlearn.fitting.progress import narrated, track
+from divlearn.fitting.progress import print_progress, track
 from divlearn.hermitian import is_complex
 from divlearn.judge import significance
 from divlearn.judge.answer import Summarised, say_how_many
@@ -209,7 +209,7 @@ def channel_importance(
         n_repeats = 0
     data, width = check_folded(X, y, groups, regularize), 1 + is_complex(X)  # rows of a channel
     sets = _check_channels(channels, data.matrices.shape[-1] // width)
-    with user_call(), narrated("channel_importance", verbose):
+    with user_call(), print_progress("channel_importance", verbose):
         return _measure(estimator, data, sets, width, n_repeats, cv, random_state, regularize)
 
 

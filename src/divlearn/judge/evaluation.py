@@ -26,7 +26,7 @@ from divlearn.fitting.folds import (
 )
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import Labelled, label
-from divlearn.fitting.progress import narrated, tell
+from divlearn.fitting.progress import print_progress, tell
 from divlearn.fitting.targets import locate_errors
 from divlearn.hermitian import real_form
 from divlearn.judge import significance
@@ -224,7 +224,7 @@ def evaluate(
     classifiers = default_classifiers(random_state) if classifiers is None else classifiers
     if not classifiers:
         raise ValueError("classifiers is empty, must hold >= 1; pass some by name")
-    with user_call(), narrated("evaluate", verbose):
+    with user_call(), print_progress("evaluate", verbose):
         return _cross_validate(classifiers, data, data.folds(cv, random_state), regularize)
 
 

@@ -12,7 +12,7 @@ from divlearn.checks import RandomState, check_count
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.interrupts import stoppable
 from divlearn.fitting.labelled import Labelled
-from divlearn.fitting.progress import narrated, track
+from divlearn.fitting.progress import print_progress, track
 from divlearn.fitting.selection import mean_with_error
 from divlearn.hermitian import real_form
 from divlearn.judge import maps
@@ -67,7 +67,7 @@ def which_divergence(
     >>> print(which_divergence(X, y, random_state=0).summary())
     Use the nearest mean in airm, stein, burg or log-cosh: ...
     """
-    with narrated("which_divergence", verbose):
+    with print_progress("which_divergence", verbose):
         default = _LIKELIHOOD_GRID if y is None else None
         axes = _check_axis(alphas, "alphas", default), _check_axis(betas, "betas", default)
         if y is None:
