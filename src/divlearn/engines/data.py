@@ -106,7 +106,7 @@ class Request:
         """Restrict the request to a block of matrices and atoms."""
         index = np.arange(len(self.parameters.alpha))[atoms]
         cotangent = self.cotangent[rows, atoms]
-        return replace(self, parameters=self.parameters.chosen(index), cotangent=cotangent)
+        return replace(self, parameters=self.parameters.select(index), cotangent=cotangent)
 
 
 def permute(matrices: RealArray, order: IntArray) -> RealArray:

@@ -122,7 +122,7 @@ class NativeEngine(Engine):
         direct = out.dtype == np.float64 and out.flags.c_contiguous
         for route in sorted(set(routes.tolist())):
             chosen = np.flatnonzero(routes == route)
-            route_atoms, route_parameters = atoms.chosen(chosen), parameters.chosen(chosen)
+            route_atoms, route_parameters = atoms.select(chosen), parameters.select(chosen)
             if direct and len(chosen) == len(routes):
                 self._encode_route(route, data, route_atoms, route_parameters, out)
                 continue
@@ -139,7 +139,7 @@ class NativeEngine(Engine):
     ) -> None:
         failed = self._run(_native.encode, data, atoms, parameters.alpha, parameters.beta, out)
         for rows, atom, part in self._failures(data, failed):
-            pairs = parameters.chosen(np.arange(atom.start, atom.stop))
+            pairs = parameters.select(np.arange(atom.start, atom.stop))
             self._reference._encode(part, atoms.original[atom], pairs, out[rows, atom])
 
     def _encode_route(
@@ -183,8 +183,8 @@ class NativeEngine(Engine):
             for route in np.unique(routes):
                 chosen = np.flatnonzero(routes == route)
                 weights = np.ascontiguousarray(cotangent[:, chosen, index : index + 1])
-                part_request = Request(pair.chosen(chosen), weights)
-                part = self._pullback_route(route, data, prepared.chosen(chosen), part_request)
+                part_request = Request(pair.select(chosen), weights)
+                part = self._pullback_route(route, data, prepared.select(chosen), part_request)
                 gradient[chosen] += part.atoms
                 whitened[chosen] += part.whitened
         values = np.empty(cotangent.shape) if request.values else None

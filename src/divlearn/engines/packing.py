@@ -119,7 +119,7 @@ class NativeAtoms:
         """Rows and columns of the entries of packed triangles."""
         return lower_triangle(self.original.shape[-1])
 
-    def chosen(self, index: Indices) -> NativeAtoms:
+    def select(self, index: Indices) -> NativeAtoms:
         return self if len(index) == len(self.original) else NativeAtoms(self.original[index])
 
     def arrays(self) -> DeviceArray:

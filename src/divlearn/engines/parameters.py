@@ -49,7 +49,7 @@ class Parameters:
         """Whether any pair has opposite signs (a bounded domain; no compiled route)."""
         return bool(((self.alpha < 0) | (self.beta < 0)).any())
 
-    def chosen(self, index: Indices) -> Parameters:
+    def select(self, index: Indices) -> Parameters:
         return self if len(index) == len(self.alpha) else self._part(index, self.shape[1:])
 
     def pairs(self) -> list[Parameters]:

@@ -198,7 +198,7 @@ class CudaAtoms:
     def __len__(self) -> int:
         return len(self.matrices)
 
-    def chosen(self, index: NDArray[np.intp]) -> CudaAtoms:
+    def select(self, index: NDArray[np.intp]) -> CudaAtoms:
         return self if len(index) == len(self) else CudaAtoms(self.matrices[cp.asarray(index)])
 
     def in_units(self, gradient: DeviceArray) -> DeviceArray:

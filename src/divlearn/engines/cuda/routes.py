@@ -93,8 +93,8 @@ class CudaRoutes(Engine):
         for route in np.unique(routes):
             index = np.flatnonzero(routes == route)
             part = values if len(index) == n else cp.empty((len(block), len(index), m))
-            launcher = Launcher(block, atoms.chosen(index), self.condition_limit, Failures())
-            chosen = parameters.chosen(index)
+            launcher = Launcher(block, atoms.select(index), self.condition_limit, Failures())
+            chosen = parameters.select(index)
             self._encode_route(str(route), launcher, chosen, part)
             self._recompute_failed(data, launcher, chosen, part)
             if len(index) != n:
@@ -123,7 +123,7 @@ class CudaRoutes(Engine):
                 as_numpy(launcher.atoms.matrices[atom]),
                 np.arange(len(launcher.atoms))[atom],
             )
-            self._fallback._encode(part, matrix, parameters.chosen(index), host)
+            self._fallback._encode(part, matrix, parameters.select(index), host)
             values[row.start - launcher.block.start, atom.start] = cp.asarray(host[0, 0])
 
     def _encode_route(
@@ -203,8 +203,8 @@ class CudaRoutes(Engine):
             device_index, weights = cp.asarray(index), cotangent
             if len(index) < len(atoms):
                 weights = cotangent[:, device_index if kind_of(cotangent) != "numpy" else index]
-            chosen = Request(parameters.chosen(index), weights)
-            part = self._pullback_route(str(route), data, atoms.chosen(index), chosen)
+            chosen = Request(parameters.select(index), weights)
+            part = self._pullback_route(str(route), data, atoms.select(index), chosen)
             gradient[device_index], whitened[device_index] = part.atoms, part.whitened
         return Pullback(gradient, whitened)
 
