@@ -164,16 +164,16 @@ def add_part(result: Pullback, extra: Pullback, rows: slice, atom: slice) -> Non
         result.values[rows, atom] = to_device_of(extra.values, result.values)
 
 
-def lost_atoms(*gradients: RealArray | None) -> Indices:
+def nonfinite_atoms(*gradients: RealArray | None) -> Indices:
     """Atoms with a gradient that is not finite."""
     arrays = [array for array in gradients if array is not None]
     finite = [to_host(np.isfinite(g).reshape(len(g), -1).all(axis=1)) for g in arrays]
     return np.flatnonzero(~np.all(finite, axis=0))
 
 
-def refuse_lost(engine: str, gradients: Gradients, cotangent: RealArray) -> None:
+def check_gradients(engine: str, gradients: Gradients, cotangent: RealArray) -> None:
     """Raise if gradients are not finite although the weights are."""
-    lost = lost_atoms(*gradients)
+    lost = nonfinite_atoms(*gradients)
     if len(lost) and bool(np.isfinite(cotangent).all()):
         raise FloatingPointError(
             f"the {engine} engine found no finite gradient of {len(lost)} of "
@@ -182,7 +182,7 @@ def refuse_lost(engine: str, gradients: Gradients, cotangent: RealArray) -> None
         )
 
 
-def refuse_nan(engine: str, values: RealArray) -> None:
+def check_values(engine: str, values: RealArray) -> None:
     """Raise if a divergence is NaN; infinity is allowed."""
     lost = np.isnan(values)
     if bool(lost.any()):

@@ -28,8 +28,8 @@ from divlearn.engines.data import (
     Pull,
     Request,
     check_same_size,
+    check_values,
     is_descending,
-    refuse_nan,
     typical_sizes,
 )
 from divlearn.engines.parameters import Parameters, value_routes
@@ -143,7 +143,7 @@ class CudaEngine(CudaRoutes):
             if prepared.order is not None:  # gradients would need `restore_order`
                 return super().trace(data, atoms, alpha, beta)
             values, spectra = self._trace(prepared, CudaAtoms(checked), resolved)
-            refuse_nan(self.name, values)
+            check_values(self.name, values)
             values = values.reshape(len(values), *resolved.shape)
 
         def pull(cotangent: DeviceArray, parameters: bool) -> Gradients:

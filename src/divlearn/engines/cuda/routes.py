@@ -22,7 +22,7 @@ from divlearn.engines.data import (
     Pullback,
     Request,
     add_part,
-    lost_atoms,
+    nonfinite_atoms,
 )
 from divlearn.engines.parameters import (
     Parameters,
@@ -158,7 +158,7 @@ class CudaRoutes(Engine):
         self, result: Pullback, data: CudaData, atoms: CudaAtoms, request: Request
     ) -> None:
         """Compute gradients that are not finite again on the CPU."""
-        lost = lost_atoms(result.whitened, result.alpha, result.beta)
+        lost = nonfinite_atoms(result.whitened, result.alpha, result.beta)
         if not len(lost) or not bool(cp.isfinite(cp.asarray(request.cotangent)).all()):
             return
         warnings.warn(
@@ -248,7 +248,7 @@ class CudaRoutes(Engine):
         if spectra.count_pending():  # last, since it waits for the device
             return None
         gradients = sums.whitened(), *sums.slopes
-        return None if len(lost_atoms(*gradients)) else gradients
+        return None if len(nonfinite_atoms(*gradients)) else gradients
 
     def _logdet_pullback(self, data: CudaData, atoms: CudaAtoms, request: Request) -> Pullback:
         """(N^-1 - B^-1)/alpha summed over the data, N = alpha X + beta B."""
