@@ -31,7 +31,7 @@ from divlearn.datasets import make_wishart_clusters
 from divlearn.descriptors import RegionCovariance
 from divlearn.engines import get_engine
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
-from divlearn.fitting.progress import listen, print_progress, tell, track
+from divlearn.fitting.progress import listen, notify, print_progress, track
 from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.report import PlaneDisplay, page_of
 from divlearn.threads import one_thread
@@ -63,9 +63,9 @@ def test_only_the_innermost_listener_hears():
     outer: list[str] = []
     with listen(lambda what, *_: outer.append(what)):
         with listen(None):
-            tell("silence", 0, 1)
-        tell("sound", 0, 1)
-    tell("nobody", 0, 1)
+            notify("silence", 0, 1)
+        notify("sound", 0, 1)
+    notify("nobody", 0, 1)
     assert outer == ["sound"]
 
 
@@ -108,7 +108,7 @@ def test_bars_show_the_whole_and_its_parts():
             shown = [task.fields["count"] for task in bars.progress.tasks]
             done = "0" if fold == "a" else "1"
             assert shown == [f"{done} of 2 folds", f"3 of 3 steps of {fold}"]
-        tell("folds", 2, 2, "the [last] one")
+        notify("folds", 2, 2, "the [last] one")
         assert len(bars.progress.tasks) == 1
     assert "Learning [all]" in terminal.getvalue()
     assert "2 of 2 folds, the [last] one" in terminal.getvalue()
@@ -270,11 +270,11 @@ def test_lines_come_less_often_the_longer_work_takes(ticking, capsys):
 def test_lines_name_the_whole_and_its_parts(ticking, capsys):
     for verbose in (1, 2):
         with print_progress("work", verbose):
-            tell("folds", 0, 2, "fitting a")
-            tell("steps", 5, 9)
-            tell("folds", 1, 2)
-            tell("pages", 1, 3)
-            tell("pages", 2, 3)
+            notify("folds", 0, 2, "fitting a")
+            notify("steps", 5, 9)
+            notify("folds", 1, 2)
+            notify("pages", 1, 3)
+            notify("pages", 2, 3)
         lines = capsys.readouterr().out.splitlines()
         wanted = [1, 4] if verbose == 1 else [0, 1, 2, 3, 4]
         texts = [

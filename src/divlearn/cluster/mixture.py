@@ -33,7 +33,7 @@ from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import MatricesMixin, fit_method, takes_metric
-from divlearn.fitting.progress import print_progress, tell
+from divlearn.fitting.progress import notify, print_progress
 from divlearn.likelihood.fit import sample_family
 from divlearn.likelihood.members import Members, get_members
 from divlearn.likelihood.normalizer import log_normalizer
@@ -176,7 +176,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         fingerprints = partial(shards.map, fingerprint_block)
         with checkpointed(self, X=fingerprints), stoppable(lambda: self.bics_):
             for done, count in enumerate(counts):
-                tell("numbers of components", done, len(counts), news)
+                notify("numbers of components", done, len(counts), news)
                 init = check_init(self.init, count, d)
                 fit = partial(fit_mixture, em, count, init, self.n_init, random_state)
                 run = runs[count] = stage("components", fit, random_state)
@@ -186,7 +186,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
                 if is_interrupted():
                     break
         n_done = len(self.bics_)
-        tell("numbers of components", n_done, len(counts), news)
+        notify("numbers of components", n_done, len(counts), news)
         self._keep(runs[min(self.bics_, key=lambda count: self.bics_[count])])
         if n_done < len(counts):
             self.message_ += f"; interrupted after {n_done} of {len(counts)} n_components"

@@ -18,7 +18,7 @@ from divlearn.fitting.folds import Splitter, number_units
 from divlearn.fitting.held_out import FoldedData
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import Checked
-from divlearn.fitting.progress import on_progress, say, tell
+from divlearn.fitting.progress import notify, on_progress, say
 from divlearn.iddl.base import default_atoms
 from divlearn.kernels import POINTS
 from divlearn.kernels.tables import make_tables, shared_columns
@@ -132,7 +132,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
                 if fitted and limit and self._estimate(name, fitted, training) > left:
                     notes.append(f"{name} was skipped: it would exceed time_limit={limit:g}")
                     continue
-                tell(f"kinds of {self._kind}s", done, len(names), f"fitting {name}{news}")
+                notify(f"kinds of {self._kind}s", done, len(names), f"fitting {name}{news}")
                 say(self, f"{clock() - began:.1f} s: fitting {name}{news}")
                 fit = partial(self._fit_member, name, training, users, seed)
                 # One member is needed, however long it takes.
@@ -151,7 +151,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
                 if is_interrupted():  # the member has the best result so far
                     break
             else:
-                tell(f"kinds of {self._kind}s", len(names), len(names), news.removeprefix("; "))
+                notify(f"kinds of {self._kind}s", len(names), len(names), news.removeprefix("; "))
         if is_interrupted():
             notes.append("interrupted by the user")
         if not fitted:

@@ -26,7 +26,7 @@ from divlearn.fitting.folds import (
 )
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import Labelled, label
-from divlearn.fitting.progress import print_progress, tell
+from divlearn.fitting.progress import notify, print_progress
 from divlearn.fitting.targets import locate_errors
 from divlearn.hermitian import real_form
 from divlearn.judge import significance
@@ -248,7 +248,7 @@ def _cross_validate(
     steps = list(product(range(len(folds)), classifiers))
     with stoppable(lambda: any(results.values())):
         for number, (fold, name) in enumerate(steps):
-            tell("fits", number, len(steps), f"fold {fold + 1}: {name}")
+            notify("fits", number, len(steps), f"fold {fold + 1}: {name}")
             part = f"{len(folds[fold][0])} of {len(data.y)} matrices"
             with locate_errors(f"{name}, fitted to {part}"):
                 result = _predict(classifiers[name], data, regularize, folds[fold])
