@@ -20,7 +20,7 @@ from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.folds import Fold, Folds, Splitter
 from divlearn.fitting.labelled import Checked, fit_method
 from divlearn.fitting.progress import say
-from divlearn.fitting.selection import HeldOut, Nest, nest_folds
+from divlearn.fitting.selection import Criterion, HeldOut, Nest, nest_folds
 from divlearn.log_vectors import log_vectors
 from divlearn.threads import count_jobs, limit_blas
 from divlearn.tolerances import LEARNING_ACCURACY
@@ -29,7 +29,6 @@ _T = TypeVar("_T", bound=Hashable)
 _P = TypeVar("_P", bound=tuple[Hashable, ...])  # values of parameters
 _F = TypeVar("_F")
 Model = Any  # its type depends on the estimator
-Criterion = Callable[[Sequence[RealArray], Sequence[Indices]], RealArray]  # see `HeldOut`
 
 
 class Memo:

@@ -13,9 +13,9 @@ from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.fitting.folds import check_groups
-from divlearn.fitting.held_out import Criterion, FoldedData, Grid, HeldOutEstimator, shares_of
+from divlearn.fitting.held_out import FoldedData, Grid, HeldOutEstimator, shares_of
 from divlearn.fitting.labelled import Checked, MatricesMixin, check_training, prepare_new
-from divlearn.fitting.selection import HeldOut
+from divlearn.fitting.selection import Criterion, HeldOut
 from divlearn.fitting.targets import check_numbers
 from divlearn.weights import check_weights
 

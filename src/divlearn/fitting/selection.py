@@ -24,6 +24,8 @@ from divlearn.fitting.progress import track
 from divlearn.threads import side_by_side
 
 _T = TypeVar("_T")
+# Decisions and rows of every fold to the shares of rows in a score; see `HeldOut`.
+Criterion = Callable[[Sequence[RealArray], Sequence[Indices]], RealArray]
 _BLOCKS = 4  # of folds; a nest has a fold for each pair of blocks
 
 
@@ -106,7 +108,7 @@ class HeldOut(Generic[_T]):
     def __init__(
         self,
         decide: Callable[[_T, int], RealArray],
-        criterion: Callable[[Sequence[RealArray], Sequence[Indices]], RealArray],
+        criterion: Criterion,
         folds: Folds,
         nest: Nest,
         *,

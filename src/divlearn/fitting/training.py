@@ -23,7 +23,6 @@ from divlearn.fitting.calibration import (
     score_middle,
 )
 from divlearn.fitting.held_out import (
-    Criterion,
     FoldedData,
     Grid,
     HeldOutEstimator,
@@ -31,7 +30,7 @@ from divlearn.fitting.held_out import (
     shares_of,
 )
 from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, check_labelled, prepare_new
-from divlearn.fitting.selection import HeldOut, average_held_out
+from divlearn.fitting.selection import Criterion, HeldOut, average_held_out
 
 __all__ = ["Grid", "HeldOutClassifier", "Training", "choose", "coordinate_grid"]
 

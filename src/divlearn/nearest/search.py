@@ -14,8 +14,8 @@ from divlearn.divergence import LOG_EUCLIDEAN, ABDivergence, Divergence
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.calibration import SCORES, fit_temperature
 from divlearn.fitting.folds import Fold
-from divlearn.fitting.held_out import Criterion, shares_of
-from divlearn.fitting.selection import HeldOut
+from divlearn.fitting.held_out import shares_of
+from divlearn.fitting.selection import Criterion, HeldOut
 from divlearn.fitting.training import Chosen, Grid, Training, accuracy_criterion, choose
 from divlearn.geometry import geodesic
 from divlearn.nearest.class_means import View, average, find_means, learn_filter, project, typical
