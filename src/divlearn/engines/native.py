@@ -21,7 +21,7 @@ from divlearn.engines.packing import (
 from divlearn.engines.parameters import (
     Parameters,
     gradient_routes,
-    one_by_one,
+    split_pairs,
     traces_usable,
     value_routes,
 )
@@ -100,7 +100,7 @@ class NativeEngine(Engine):
             self._reference._encode(self._reference._prepare(data.working), atoms, parameters, out)
             return
         prepared = NativeAtoms(atoms)
-        pairs = one_by_one(parameters, prepared, data.extremes, self.condition_limit)
+        pairs = split_pairs(parameters, prepared, data.extremes, self.condition_limit)
         self._encode_each(data, prepared, pairs, out)
 
     def _encode_each(
@@ -172,7 +172,7 @@ class NativeEngine(Engine):
             engine = self._reference
             return engine._pullback(engine._prepare(data.working), atoms, request)
         prepared, state = NativeAtoms(atoms), (data.extremes, self.condition_limit)
-        pairs = one_by_one(parameters, prepared, *state)
+        pairs = split_pairs(parameters, prepared, *state)
         routes_by_pair = [gradient_routes(pair, prepared, *state) for pair in pairs]
         in_one_pass = len(pairs) < cotangent.shape[2]
         in_one_pass |= request.values and "spectrum" in np.stack(routes_by_pair)

@@ -104,7 +104,7 @@ def traces_usable(atoms: DeviceArray, extremes: Extremes, condition_limit: float
     return bool(alike and spread <= limit)
 
 
-def one_by_one(
+def split_pairs(
     parameters: Parameters, atoms: DeviceArray, extremes: Extremes, condition_limit: float
 ) -> list[Parameters]:
     """Split pairs where none needs a spectrum; otherwise one pass of spectra serves them all."""

@@ -1,4 +1,4 @@
-"""Routes of the CUDA engine for NumPy arrays: which kernels, and what their sums become."""
+"""Routes of the CUDA engine: the choice of kernels, and gradients from their sums."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from divlearn.engines.data import (
 from divlearn.engines.parameters import (
     Parameters,
     gradient_routes,
-    one_by_one,
+    split_pairs,
     traces_usable,
     value_routes,
 )
@@ -42,6 +42,8 @@ def _host_request(request: Request) -> Request:
 
 
 class CudaRoutes(Engine):
+    """Base of `CudaEngine`: its operations on checked data and atoms."""
+
     name: ClassVar[str] = "cuda"
 
     def _prepare(self, matrices: RealArray, order: IntArray | None = None) -> Prepared:
@@ -79,10 +81,10 @@ class CudaRoutes(Engine):
             _copy(values[0] if len(pairs) == 1 else cp.concatenate(values, axis=2), out, rows)
 
     def _pairs(self, data: CudaData, atoms: CudaAtoms, parameters: Parameters) -> list[Parameters]:
-        """Split parameters as `one_by_one` does, where extremes of the data are known."""
+        """Split parameters as `split_pairs` does, where extremes of the data are known."""
         if data.resident is None or parameters.alpha.shape[1] == 1:
             return [parameters]
-        return one_by_one(parameters, atoms, data.resident.extremes, self.condition_limit)
+        return split_pairs(parameters, atoms, data.resident.extremes, self.condition_limit)
 
     def _encode_block(
         self, data: CudaData, block: Block, atoms: CudaAtoms, parameters: Parameters
@@ -241,7 +243,7 @@ class CudaRoutes(Engine):
         return result
 
     def _traced_pullback(self, spectra: Spectra, request: Request) -> Gradients | None:
-        """Whitened gradients from kept spectra; None where some pairs need another route."""
+        """Whitened gradients from spectra; None if some pairs need another route."""
         sums = Sums(spectra.launcher.atoms, request)
         spectra.compute_vectors()
         spectra.launcher.add_vectors(spectra, request.cotangent, sums, None)
