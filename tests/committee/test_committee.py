@@ -16,7 +16,6 @@ from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_score
 from divlearn.committee import MEMBERS, SPDClassifier
 from divlearn.committee.weights import average, count_samples, find_simple, fit_average, floored
 from divlearn.datasets import make_wishart_clusters
-from divlearn.engines.cpu import cpu_engine
 from divlearn.log_vectors import log_vectors
 from divlearn.tangent import TangentClassifier
 
@@ -71,26 +70,6 @@ def test_members_are_mixed_by_their_weights(fitted):
     squares = np.square([[0.39993333333333, 0.22510833333333, 0.37495833333333]])
     expected = squares / squares.sum()
     np.testing.assert_allclose(committee.predict_proba(np.eye(4)[None]), expected, rtol=1e-12)
-
-
-@pytest.mark.usefixtures("short_fits")
-def test_members_share_tangent_vectors_of_new_matrices(data, fitted, monkeypatch):
-    _, _, X_test, _ = data
-    members = {name: one for name, one in fitted.members_.items() if name.startswith("tangent")}
-    committee = copy(fitted)
-    committee.members_ = {**members, "log rbf": fitted.members_["log rbf"]}
-    alone = [one.predict_proba(X_test) for one in committee.members_.values()]
-    engine, calls = type(cpu_engine()), []
-    plain = engine.logarithms
-    monkeypatch.setattr(
-        engine, "logarithms", lambda self, X: calls.append(len(X)) or plain(self, X)
-    )
-    found = committee.predict_proba(X_test)
-    assert calls == [len(X_test)] * 2  # at the mean and at the identity
-    weights = [committee.weights_[name] for name in committee.members_]
-    powers = np.tensordot(weights, floored(np.stack(alone)), axes=1) ** (1 / fitted.temperature_)
-    expected = powers / powers.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_it_says_what_it_weighs(data, fitted, capsys):
