@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from copy import copy
 from itertools import count
 
@@ -11,7 +10,7 @@ import pytest
 from pyriemann.geometry.distance import pairwise_distance
 from scipy.spatial.distance import pdist, squareform
 from sklearn.metrics import log_loss
-from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_score
+from sklearn.model_selection import GroupKFold, StratifiedKFold
 
 from divlearn.committee import MEMBERS, SPDClassifier
 from divlearn.committee.weights import average, count_samples, find_simple, fit_average, floored
@@ -107,7 +106,7 @@ def test_groups_keep_together(cv):
 
 
 @pytest.mark.usefixtures("short_fits")
-def test_labels_weights_seeds_and_tools(data):
+def test_labels_weights_and_seeds(data):
     X, y, X_test, _ = data
     few = ("tangent logistic", "tangent lda")
     names = np.array(["ash", "birch", "cedar"])
@@ -121,9 +120,6 @@ def test_labels_weights_seeds_and_tools(data):
     two = SPDClassifier(few, random_state=0).fit(X, y, sample_weight=half)
     assert two.classes_.tolist() == [1, 2]
     assert np.isnan(two.oof_proba_[y == 0]).all()
-    assert cross_val_score(SPDClassifier(("tangent lda",)), X, y, cv=3).mean() > 0.6
-    again = pickle.loads(pickle.dumps(first))
-    np.testing.assert_array_equal(again.predict(X_test), first.predict(X_test))
 
 
 @pytest.mark.parametrize(
