@@ -1,6 +1,6 @@
 """The divergence that suits labelled matrices: held-out accuracies of means and of neighbours."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -114,9 +114,9 @@ def _answer(
     p_values = [p_above_chance(flags, codes, groups) for flags in rules.values()]
     p_chance = min(1.0, len(rules) * min(p_values))
     p_pairs = compare_all(rules, groups, balanced_weights(codes))
-    p_of_pair = {pair: max(p, p_chance) for pair, p in p_pairs.items()}
+    p_pairs = {pair: max(p, p_chance) for pair, p in p_pairs.items()}
     gain, _ = _compare(learned, rules[rule], codes, groups)
-    if gain > 0 and p_of_pair[frozenset((LEARNED, rule))] < SIGNIFICANT:
+    if gain > 0 and p_pairs[frozenset((LEARNED, rule))] < SIGNIFICANT:
         rule, recommended = LEARNED, learned
     return WhichDivergence(
         criterion="accuracy",
@@ -137,14 +137,7 @@ def _answer(
         rule=rule,
         rule_score=float(_score(recommended, codes)),
         rule_error=standard_error(recommended, groups, codes),
-        rules={
-            name: RuleScore(
-                float(_score(right, codes)),
-                *_compare(rules[rule], right, codes, groups),
-                p_of_pair.get(frozenset((rule, name)), 1.0),
-            )
-            for name, right in rules.items()
-        },
+        rules=_compare_rules(rules, rule, codes, groups, p_pairs),
     )
 
 
@@ -166,6 +159,24 @@ def _compare(
     """Difference of two balanced accuracies, and its standard error."""
     difference = float(_score(first, codes) - _score(second, codes))
     return difference, standard_error(first.astype(float) - second, groups, codes)
+
+
+def _compare_rules(
+    rules: Mapping[str, Flags],
+    rule: str,
+    codes: Indices,
+    groups: Indices | None,
+    p_pairs: Mapping[frozenset[str], float],
+) -> dict[str, RuleScore]:
+    """Compare one of the rules with all."""
+    return {
+        name: RuleScore(
+            float(_score(right, codes)),
+            *_compare(rules[rule], right, codes, groups),
+            p_pairs.get(frozenset((rule, name)), 1.0),
+        )
+        for name, right in rules.items()
+    }
 
 
 def _compare_named(
