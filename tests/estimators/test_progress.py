@@ -6,6 +6,7 @@ import io
 import itertools
 import re
 import signal
+from functools import partial
 from threading import Lock, main_thread
 from time import sleep
 
@@ -182,6 +183,7 @@ def test_an_interrupted_committee_has_the_members_so_far(data):
 
 
 @pytest.mark.usefixtures("short_fits", "coarse_maps", "small_blocks")
+@pytest.mark.usefixtures("coarse_maps")
 def test_an_interrupted_map_answers_from_the_matrices_judged(data):
     X, y = data
     whole = which_divergence(X, y, cv=2, random_state=0)
@@ -324,20 +326,17 @@ def test_verbose_estimators_say_how_far_they_are(data, ticking, capsys, name):
 @pytest.mark.usefixtures("short_fits", "coarse_maps")
 def test_verbose_questions_say_how_far_they_are(data, ticking, capsys):
     X, y = data
-    near, grid = {"near": DivergenceKNN(1, "airm")}, [0.0, 1.0]
-    for ask, line in (
-        (lambda verbose: evaluate(X, y, near, verbose=verbose), "[evaluate]"),
-        (lambda verbose: plane_map(X, y, grid, grid, verbose=verbose), "[plane_map]"),
-        (lambda verbose: which_divergence(X, y, verbose=verbose), "[which_divergence]"),
-        (
-            lambda verbose: which_divergence(X, alphas=grid, betas=grid, verbose=verbose),
-            "[which_divergence]",
-        ),
+    near, grid = {"near": DivergenceKNN(1, "airm")}, {"alphas": [0.0, 1.0], "betas": [0.0, 1.0]}
+    for ask in (
+        partial(evaluate, X, y, near),
+        partial(plane_map, X, y, **grid),
+        partial(which_divergence, X, y, **grid),
+        partial(which_divergence, X, **grid),
     ):
-        ask(0)
+        ask(verbose=0)
         assert capsys.readouterr().out == ""
-        ask(1)
-        assert line in capsys.readouterr().out
+        ask(verbose=1)
+        assert f"[{ask.func.__name__}]" in capsys.readouterr().out
 
 
 def test_the_committee_says_what_it_fits_and_what_it_has_reached(data, capsys):

@@ -91,9 +91,8 @@ def test_levels_without_signal(method):
         rng = np.random.default_rng(seed)
         samples = rng.standard_normal((40, 3, 8))
         y = rng.permutation(np.repeat([0, 1], 20))
-        found = channel_importance(
-            DivergenceMDM("log-euclidean"), samples @ samples.mT, y, method=method, n_repeats=2
-        )
+        X, model = samples @ samples.mT, DivergenceMDM("log-euclidean")
+        found = channel_importance(model, X, y, method=method, n_repeats=2, cv=3)
         claims.append(found.p_values.min() < 0.05)
     assert np.mean(claims) <= 0.1
 

@@ -84,7 +84,7 @@ def fit(
     from sklearn.utils.validation import has_fit_parameter
 
     output = Path(f"{data.stem}.divlearn") if output is None else output
-    writes = [("--output", output), ("--checkpoint", checkpoint)]
+    writes = [("--output", output, ()), ("--checkpoint", checkpoint, ())]
     reads = reading.data_files(data, labels, groups, channels)
     out = Output(as_json, report, reads=reads, writes=writes)
     _check_checkpoint(checkpoint, resume)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -214,12 +214,10 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
                 f"n_matrices={n_matrices} with a weight > 0 (n_samples={n_matrices}) must be >= 2 "
                 "to estimate a centre and a spread; pass more matrices"
             )
-        requested: Any = self.n_components
-        several = isinstance(requested, Sequence | np.ndarray) and not isinstance(requested, str)
-        if several and not len(requested):
+        counts = np.atleast_1d(np.asarray(self.n_components, dtype=object))
+        if not len(counts):
             raise ValueError("n_components is empty, must hold at least one integer >= 1")
         fix = ", the number of matrices, or a list of such integers"
-        counts = list(requested) if several else [requested]
         checked = [check_count(n, "n_components", most=n_matrices, fix=fix) for n in counts]
         return list(dict.fromkeys(checked))
 
@@ -244,7 +242,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
 
     def predict(self, X: ArrayLike) -> Indices:
         """Find the most likely component of each matrix, shape (n_matrices,)."""
-        return self._map(X, partial(np.argmax, axis=1))
+        return self._map(X, lambda logarithms: logarithms.argmax(axis=1))
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Compute the probabilities of components, shape (n_matrices, n_components)."""
@@ -297,7 +295,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         densities = np.array([(*point, constants[point]) for point in points]).T
         return Mixture(self.weights_, self.means_, densities)
 
-    def _map(self, X: ArrayLike, function: Callable[[RealArray], Any]) -> Any:
+    def _map(self, X: ArrayLike, function: Callable[[RealArray], np.ndarray]) -> np.ndarray:
         """Apply a function to the logarithms of weights times densities, block by block."""
         shards = open_new(self, X)
         parts = shards.map(lambda block, m: function(log_joint(block, m)), self._mixture)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -132,7 +132,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
     scale_: float
     weights_: Annotated[RealArray, "n_divergences"]
     totals_: Annotated[RealArray, "n_classes"] = np.ones(1)  # files of version 0.2 have none
-    cv_results_: dict[str, Any]
+    cv_results_: dict[str, RealArray | Labels]
     oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
     _optimistic_proba: Annotated[RealArray, "n_matrices n_classes"]
     _field: list[Divergence]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -115,7 +115,7 @@ class Recenter(MatrixTransformer):
     totals_: Annotated[RealArray, "n_groups"]
     mean_: Annotated[RealArray, "d d"]
     chosen_: str
-    cv_results_: dict[str, Any]
+    cv_results_: dict[str, Labels | RealArray]
 
     def __init__(
         self,
