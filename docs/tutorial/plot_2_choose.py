@@ -34,10 +34,11 @@ answer = which_divergence(X, y, groups=subjects, random_state=0)
 print(answer.summary())
 
 # %%
-# The first sentence recommends a rule and a divergence, with the accuracy to expect on new subjects.
-# The highest of all accuracies would be too optimistic. So the matrices are divided into folds. For
-# each fold, the rule and the divergence are chosen on the other folds, and then scored on this fold
-# (nested cross-validation). Here the estimator to use is ``DivergenceKNN(1, "log-cosh")``.
+# The first sentence recommends a rule and a divergence, and states the accuracy to expect on new
+# subjects. As an estimate, the highest of all accuracies would be too optimistic. So the matrices
+# are divided into folds. For each fold, the rule and the divergence are chosen on the other folds,
+# and then scored on this fold (nested cross-validation). Here the estimator to use is
+# ``DivergenceKNN(1, "log-cosh")``.
 #
 # The rest compares the rules. A small p-value means that two equally accurate rules would seldom
 # differ as much as these do. The p-values come from a permutation test. It flips the sign of paired
@@ -85,10 +86,10 @@ for train, test in GroupKFold(3).split(X, y, subjects):
     )
 
 # %%
-# In each of the three folds, the divergence that "choose" selects is more accurate than AIRM. In two
+# In each of the three folds, "choose" selects a divergence that is more accurate than AIRM. In two
 # folds it selects reverse Burg, although log-cosh is more accurate on the test data. The reason is
 # that "choose" compares approximate means, to be fast. It judges log-cosh with the AIRM mean, which
-# artifacts distort. Once a divergence is selected, its exact mean is computed.
+# artifacts distort. The classifier then uses exact means in the selected divergence.
 #
 # So if you can hold out test data yourself, call `which_divergence` on the training data. It
 # recommends a rule and a divergence. Pass the divergence to ``DivergenceMDM`` if the rule is the
