@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from itertools import pairwise
 from math import isqrt
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from divlearn.arrays import Indices, RealArray
 from divlearn.divergence import ABDivergence, Divergence
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.held_out import FoldedData, Memo
+from divlearn.fitting.kept import prepare_once
 from divlearn.fitting.progress import track
 from divlearn.threads import side_by_side
 
@@ -34,19 +36,27 @@ def symmetric_point(alpha: float, beta: float) -> Point:
     return low, high
 
 
+def training_table(
+    estimator: Any, divergence: Divergence, engine: Engine, X: RealArray
+) -> RealArray:
+    """Symmetrised divergences of new matrices to ``matrices_`` of a fitted estimator."""
+    training = prepare_once(estimator, estimator.matrices_, Prepared.checked)
+    return symmetric_table(divergence, engine, X, training)
+
+
 def symmetric_table(
-    divergence: Divergence, engine: Engine, X: RealArray, Y: RealArray | None = None
+    divergence: Divergence, engine: Engine, X: RealArray, Y: RealArray | Prepared | None = None
 ) -> RealArray:
     """Means of both directions in the textbook form, between checked sets of matrices."""
+    second = Prepared.checked(Y) if isinstance(Y, np.ndarray) else Y
     if isinstance(divergence, ABDivergence):
         point = symmetric_point(divergence.alpha, divergence.beta)
-        if Y is None:
+        if second is None:
             table = square_tables(engine, X, [point])[0]
         else:
-            table = cross_table(engine, X, Y, point)
+            table = cross_table(engine, X, second, point)
         return divergence.scale * table
     first = Prepared.checked(X)
-    second = None if Y is None else Prepared.checked(Y)
     table = divergence.pairwise(first, second)
     if divergence.squared_distance:  # is symmetric
         return table
@@ -101,12 +111,18 @@ def cross_tables(
     return tables
 
 
-def cross_table(engine: Engine, X: RealArray, Y: RealArray, point: Point) -> RealArray:
+def cross_table(engine: Engine, X: RealArray, Y: Prepared, point: Point) -> RealArray:
     """Symmetrised divergences of every matrix of X to every matrix of Y, shape (n_X, n_Y)."""
-    if len(X) < len(Y):  # engines are fastest on much data and few atoms
-        return cross_table(engine, Y, X, point).T
-    data = Prepared.checked(X.astype(np.result_type(X, Y), copy=False))
-    return _both_directions(engine, data, Y, [point])[0]()
+    dtype = np.result_type(X, Y.dtype)
+
+    def prepare(matrices: RealArray) -> Prepared:
+        return engine.prepare(Prepared.checked(matrices.astype(dtype, copy=False)))
+
+    if len(X) >= Y.n_matrices:
+        return _both_directions(engine, prepare(X), Y.matrices, [point])[0]()
+    # Engines are fastest on much data and few atoms.
+    data = Y.cached((engine.name, dtype), lambda: prepare(Y.matrices))
+    return _both_directions(engine, data, X, [point])[0]().T
 
 
 def _both_directions(

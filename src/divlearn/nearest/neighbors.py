@@ -30,7 +30,7 @@ from divlearn.fitting.labelled import check_labelled, check_new
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training
 from divlearn.kernels.classifier import POINTS
 from divlearn.kernels.regressor import usual_divergences
-from divlearn.kernels.tables import are_many, by_class, cut, shared_table, symmetric_table
+from divlearn.kernels.tables import are_many, by_class, cut, shared_table, training_table
 from divlearn.log_vectors import squared_distances
 from divlearn.tolerances import LEARNING_ACCURACY
 
@@ -306,7 +306,7 @@ class NearestClassifier(Nearest, HeldOutClassifier[Candidate]):
     def _decide_new(self, new: Prepared) -> RealArray:
         divergence, count = self.best_params_["divergence"], self.best_params_["n_neighbors"]
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-        table = symmetric_table(divergence, engine, new.matrices, self.matrices_)
+        table = training_table(self, divergence, engine, new.matrices)
         order = by_class(self.codes_)
         nearest = _nearest_of_classes(table[:, order], self.codes_[order])
         return _scores(_class_means(nearest, count), self.least_)
