@@ -87,7 +87,7 @@ plt.show()
 # -----------
 # A prediction with a probability of 80 % should be right four times out of five.
 # ``DivergenceMDM`` with a named divergence computes probabilities as the softmax of the negative
-# divergences. The plot shows that on these data the highest of them are too low: the predictions are
+# divergences. The plot shows that on these data the highest of them are too low: predictions are
 # right more often. `SPDClassifier`, `IDDLClassifier`, `DivergenceKernelClassifier`,
 # `CalibratedClassifier` and ``DivergenceMDM("choose")`` calibrate probabilities on held-out data.
 
