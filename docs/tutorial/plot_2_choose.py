@@ -3,8 +3,8 @@
 ====================
 
 Chapter 1 showed that a classifier works with one divergence and almost fails with another. Nobody
-knows in advance which one suits their data. This chapter finds out, and says how sure the answer
-is.
+knows in advance which one suits their data. This chapter shows how to find out, and how sure the
+answer is.
 """
 
 # %%
@@ -40,11 +40,11 @@ print(answer.summary())
 # and then scored on this fold (nested cross-validation). Here the estimator to use is
 # ``DivergenceKNN(1, "log-cosh")``.
 #
-# The rest compares the rules. A small p-value means that two equally accurate rules would seldom
-# differ as much as these do. The p-values come from a permutation test. It flips the sign of paired
-# differences at random, all those of a subject together, and is adjusted for the number of
-# comparisons (max-T). The learned point is recommended only if it is significantly better than the
-# best named divergence. If no rule is significantly better than chance, none is recommended.
+# The other sentences compare the rules. A small p-value means that two equally accurate rules would
+# seldom differ as much as these do. The p-values come from a permutation test. It flips the signs
+# of paired differences at random, all those of a subject together. They are adjusted for the number
+# of comparisons (max-T). The learned point is recommended only if it is significantly better than
+# the best named divergence. If no rule is significantly better than chance, none is recommended.
 #
 # ``answer.named`` has the accuracy of every named divergence, for means and for neighbours. The
 # nearest mean needs a robust divergence: log-cosh, Stein or reverse Burg. Artifacts do less harm to

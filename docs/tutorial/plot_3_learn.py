@@ -48,9 +48,9 @@ print(f"{len(iddl.atoms_)} atoms of full rank")
 print(iddl.summary())
 
 # %%
-# IDDL is itself an average of models, which the second line counts. Four models with 48 atoms are
-# each trained on three quarters of the training data. Four others have the initial atoms, and learn
-# only the head. These eight models are called models of full rank.
+# IDDL is itself an average of models, which the second line counts. Models with atoms are called
+# models of full rank. Four of them have learned atoms, 48 each, and each is trained on three
+# quarters of the training data. Four others keep the initial atoms, and learn only the head.
 #
 # A model of rank 1 or 4 has *filters* instead of atoms. A filter of rank p is a matrix V with p
 # columns. It encodes a matrix X by the divergences of the p x p matrix V^T X V to the identity.

@@ -28,7 +28,7 @@ ModelFile = Annotated[
     typer.Option("--output", "-o", help="File of the model; DATA with the ending .divlearn."),
 ]
 ModelName = Annotated[
-    str, typer.Option(help="spd (a committee of all kinds), iddl, kernel, rbf, mdm or knn.")
+    str, typer.Option(help="spd (an average of all kinds), iddl, kernel, rbf, mdm or knn.")
 ]
 Covariances = Annotated[
     str | None,
