@@ -206,7 +206,9 @@ def find_codes(labels: Labels, classes: Labels) -> Indices:
     return np.searchsorted(classes, labels)
 
 
-def fade(totals: RealArray, codes: Indices, forgetting: float) -> tuple[RealArray, RealArray]:
+def decay_totals(
+    totals: RealArray, codes: Indices, forgetting: float
+) -> tuple[RealArray, RealArray]:
     """Weights of the old totals of codes, and of new matrices: one for the last of each code."""
     counts, n_later = np.zeros(len(totals)), np.empty(len(codes))
     for row in range(len(codes) - 1, -1, -1):

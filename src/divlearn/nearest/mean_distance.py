@@ -31,7 +31,7 @@ from divlearn.nearest.class_means import (
     check_forgetting,
     class_means,
     continue_means,
-    fade,
+    decay_totals,
     find_codes,
     is_sequence,
     learn_filter,
@@ -218,7 +218,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         codes = find_codes(check_labels(y, len(matrices)), self.classes_)
         if self._filter is not None:
             matrices = project(matrices, self._filter)
-        before, weights = fade(self.totals_, codes, forgetting)
+        before, weights = decay_totals(self.totals_, codes, forgetting)
         names = [f"class {name!s}" for name in self.classes_]
         means = self.means_.reshape(len(self._field), -1, *self.means_.shape[-2:])
         new, updated = (matrices, weights, codes), []

@@ -17,7 +17,7 @@ from divlearn.fitting.labelled import check_new, check_training, fit_method, lab
 from divlearn.fitting.targets import check_rows
 from divlearn.geometry import geodesic, invsqrtm
 from divlearn.log_vectors import from_log_vectors, log_vectors
-from divlearn.nearest.class_means import check_forgetting, continue_means, fade, find_means
+from divlearn.nearest.class_means import check_forgetting, continue_means, decay_totals, find_means
 from divlearn.transfer.choice import choose_alignment
 
 _ALL = np.array([None])  # name of the group of all matrices
@@ -238,7 +238,7 @@ class Recenter(MatrixTransformer):
         matrices = check_new(self, X)
         names, codes = _find_groups(groups, len(matrices))
         codes = self._add_groups(names)[codes]
-        old_totals, weights = fade(self.totals_, codes, forgetting)
+        old_totals, weights = decay_totals(self.totals_, codes, forgetting)
         self.means_, self.totals_ = continue_means(
             (self.means_, old_totals),
             (matrices, weights, codes),
