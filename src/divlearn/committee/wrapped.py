@@ -14,13 +14,14 @@ from divlearn.checks import RandomState
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.folds import Splitter, fit_grouped
 from divlearn.fitting.held_out import FoldedData, Grid
+from divlearn.fitting.labelled import MatricesMixin
 from divlearn.fitting.regression import HeldOutRegressor
 from divlearn.fitting.training import HeldOutClassifier
 
 _LOWEST = 1e-12  # of a probability
 
 
-class Wrapped:
+class Wrapped(MatricesMixin):
     """An estimator of a user, with a grid of one candidate without parameters."""
 
     estimator_: Any  # of any class that a file may hold
@@ -52,7 +53,7 @@ class Wrapped:
         def learn(_: tuple[()]) -> BaseEstimator:
             return fit_grouped(
                 clone(self.estimator),
-                data.matrices[rows],
+                self._as_given(data.matrices[rows]),
                 data.y[data.positions[rows]],
                 None if groups is None else groups[rows],
                 None if np.ptp(data.weights) == 0 else data.weights[rows],
@@ -64,10 +65,13 @@ class Wrapped:
         self.estimator_ = self._learner(training, training.whole)(best)
 
     def _decide(self, model: BaseEstimator, training: FoldedData, number: int) -> RealArray:
-        return self._answer(model, training.data.matrices[training.parts[number][1]])
+        return self._answer(model, self._held_matrices(training, number))
 
     def _decide_new(self, new: Prepared) -> RealArray:
-        return self._answer(self.estimator_, new.matrices)
+        return self._answer(self.estimator_, self._as_given(new.matrices))
+
+    def _held_matrices(self, training: FoldedData, number: int) -> RealArray:
+        return self._as_given(training.data.matrices[training.parts[number][1]])
 
 
 class CalibratedClassifier(Wrapped, HeldOutClassifier[tuple[()]]):
@@ -129,7 +133,7 @@ class CalibratedClassifier(Wrapped, HeldOutClassifier[tuple[()]]):
     def _decide(self, model: BaseEstimator, training: FoldedData, number: int) -> RealArray:
         scores = super()._decide(model, training, number)
         if len(self.classes_) == 3 and not hasattr(model, "predict_proba"):  # and 3 pairs
-            predicted = model.predict(training.data.matrices[training.parts[number][1]])
+            predicted = model.predict(self._held_matrices(training, number))
             agreement = np.mean(self.classes_[scores.argmax(axis=1)] == predicted)
             if agreement < 0.5:
                 raise ValueError(

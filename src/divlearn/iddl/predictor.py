@@ -315,10 +315,7 @@ class IDDLPredictor(IDDLBase):
         if learned.fold_choices:
             held = [rows for _, rows in task.folds]
             losses["model"] = nested_row_losses(learned.fold_choices, held)
-            # Of standardised numbers, or of equal probabilities.
-            chance = 1.0 if task.codes is None else float(np.log(task.n_classes))
-            weights = task.weights[np.concatenate(held)]
-            losses["chance"] = chance * weights / weights.sum()
+            losses["chance"] = task.constant_losses(np.concatenate(held))
         self.held_out_losses_ = {name: task.sum_by_group(values) for name, values in losses.items()}
 
     def _scores(self, X: ArrayLike) -> RealArray:

@@ -114,6 +114,13 @@ class Task:
         check_finite(float(losses.sum()), "the held-out loss", where, or_infinite=True)
         return losses
 
+    def constant_losses(self, rows: Indices) -> RealArray:
+        """Losses of rows for the best constant: frequencies of classes, or the mean number."""
+        constant = np.zeros(self.sample_targets.shape[1])
+        if self.codes is not None:
+            constant = np.log(np.bincount(self.codes, self.weights))
+        return self.row_losses(np.tile(constant, (len(rows), 1)), rows)
+
     def sum_by_group(self, row_losses: RealArray) -> RealArray:
         """Sum losses of held-out rows, fold by fold, over the rows of each group or matrix.
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,7 +29,7 @@ from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import Labelled, label
 from divlearn.fitting.progress import notify, print_progress
 from divlearn.fitting.targets import locate_errors
-from divlearn.hermitian import real_form
+from divlearn.hermitian import is_complex, real_form
 from divlearn.judge import significance
 from divlearn.judge.answer import Summarised, say_how_many
 from divlearn.judge.significance import SIGNIFICANT, PairedComparison
@@ -232,9 +233,9 @@ def check_folded(
     X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, regularize: str | float
 ) -> Labelled:
     """Check and label matrices, which are regularized later, by each fold."""
-    X = real_form(X)
-    check_spd(X, regularize=regularize, ndim=3)
-    matrices = np.asarray(X, dtype=np.float64)
+    check_spd(real_form(X), regularize=regularize, ndim=3)
+    dtype: Any = np.complex128 if is_complex(X) else np.float64
+    matrices = np.asarray(X, dtype=dtype)
     data = label(matrices, y, np.ones(len(matrices)), None, groups)
     data.require_two("drop the class, or pass more of it")
     return data
