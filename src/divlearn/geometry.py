@@ -6,6 +6,7 @@ All functions broadcast over leading dimensions. Matrices may be complex Hermiti
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import factorial
 
 import numpy as np
@@ -273,16 +274,21 @@ def solve_definite(A: RealArray, B: RealArray) -> RealArray:
     return solve(A, B, assume_a="pos", check_finite=False)
 
 
+@lru_cache(maxsize=16)  # it takes longer than logarithms of one matrix
+def _upper_triangle(d: int) -> tuple[Indices, Indices]:
+    return np.triu_indices(d)
+
+
 def vectorize(S: RealArray) -> RealArray:
     r"""Upper triangles of symmetric matrices as rows, with :math:`\sqrt 2` off the diagonal."""
-    rows, columns = np.triu_indices(S.shape[-1])
+    rows, columns = _upper_triangle(S.shape[-1])
     return S[..., rows, columns] * to_device_of(np.where(rows == columns, 1, np.sqrt(2)), S)
 
 
 def unvectorize(vectors: RealArray) -> RealArray:
     """Symmetric matrices, shape (n, d, d), from rows of `vectorize`."""
     d = int(np.sqrt(2 * vectors.shape[1]))
-    rows, columns = np.triu_indices(d)
+    rows, columns = _upper_triangle(d)
     entries = vectors * to_device_of(np.where(rows == columns, 1, np.sqrt(0.5)), vectors)
     matrices = np.zeros((len(vectors), d, d), like=vectors)
     matrices[:, rows, columns] = entries

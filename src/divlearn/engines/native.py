@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -173,15 +174,15 @@ class NativeEngine(Engine):
             return engine._pullback(engine._prepare(data.working), atoms, request)
         prepared, state = NativeAtoms(atoms), (data.extremes, self.condition_limit)
         pairs = split_pairs(parameters, prepared, *state)
-        routes_by_pair = [gradient_routes(pair, prepared, *state) for pair in pairs]
+        routes = gradient_routes(parameters, prepared, *state)
         in_one_pass = len(pairs) < cotangent.shape[2]
-        in_one_pass |= request.values and "spectrum" in np.stack(routes_by_pair)
+        in_one_pass |= request.values and "spectrum" in routes
         if request.slopes or in_one_pass:
             return self._spectral_pullback(data, prepared, request)
         gradient, whitened = np.zeros((2, *atoms.shape))
-        for index, (pair, routes) in enumerate(zip(pairs, routes_by_pair, strict=True)):
-            for route in np.unique(routes):
-                chosen = np.flatnonzero(routes == route)
+        for index, pair in enumerate(pairs):
+            for route in np.unique(routes[:, index]):
+                chosen = np.flatnonzero(routes[:, index] == route)
                 weights = np.ascontiguousarray(cotangent[:, chosen, index : index + 1])
                 part_request = Request(pair.select(chosen), weights)
                 part = self._pullback_route(route, data, prepared.select(chosen), part_request)
@@ -247,7 +248,7 @@ class NativeEngine(Engine):
     def logarithms(self, matrices: RealArray) -> RealArray:
         data = self.prepare(Prepared.checked(matrices))
         assert isinstance(data, NativeData)
-        identity = NativeAtoms(np.eye(data.d)[None])
+        identity = _identity(data.d)
         packed = np.empty((data.n_matrices, len(identity.lower[0])))
         failed = self._run(_native.logarithms, data, identity, packed)
         logs: RealArray = np.empty(matrices.shape)
@@ -329,6 +330,11 @@ class NativeEngine(Engine):
     @property
     def _reference(self) -> ReferenceEngine:
         return ReferenceEngine(self.given_threads, self.accuracy)
+
+
+@lru_cache(maxsize=16)
+def _identity(d: int) -> NativeAtoms:
+    return NativeAtoms(np.eye(d)[None])
 
 
 def _operations(d: int) -> float:

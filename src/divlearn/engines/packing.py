@@ -59,7 +59,7 @@ class NativeData(Prepared):
     @cached_property
     def unit(self) -> float:
         """A typical exponent, which serves as the unit."""
-        return float(np.median(self.exponent))
+        return float(np.sort(self.exponent)[len(self.exponent) // 2])
 
     def arrays(self) -> DeviceArray:
         shape, packed = (self.n_matrices, self.d), (self.factor, self.matrix)

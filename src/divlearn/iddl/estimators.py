@@ -7,7 +7,6 @@ from typing import Annotated, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import softmax
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from divlearn.arrays import RealArray
@@ -242,7 +241,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes)."""
-        return softmax(self._scores(X) / self.temperature_, axis=1)
+        return np.exp(log_softmax(self._scores(X) / self.temperature_))
 
 
 @takes_metric

@@ -336,7 +336,7 @@ def add_discriminants(learned: Learned, task: Task) -> Learned:
 
     def fit(members: Indices, phi: RealArray, factor: float, best: Shrinkages) -> Discriminant:
         gaussians = RDA(phi, codes, task.weights).learn(*best)
-        return Discriminant(members, factor / len(task.folds), gaussians)
+        return Discriminant(members, factor / len(task.folds), gaussians.compact())
 
     calls = [
         partial(fit, members, phi, factor, best)

@@ -7,13 +7,14 @@ from math import isqrt
 from typing import Any
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from divlearn.alpha_beta import nonnegative_point
 from divlearn.arrays import Indices, RealArray
-from divlearn.divergence import ABDivergence, Divergence
+from divlearn.divergence import ABDivergence, Divergence, EmbeddedMetric
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.held_out import FoldedData, Memo
-from divlearn.fitting.kept import prepare_once
+from divlearn.fitting.prepared import prepare_once
 from divlearn.fitting.progress import track
 from divlearn.threads import side_by_side
 
@@ -57,6 +58,8 @@ def symmetric_table(
             table = cross_table(engine, X, second, point)
         return divergence.scale * table
     first = Prepared.checked(X)
+    if isinstance(divergence, EmbeddedMetric) and second is not None:
+        return cdist(divergence.vectors(first), divergence.vectors(second), "sqeuclidean")
     table = divergence.pairwise(first, second)
     if divergence.squared_distance:  # is symmetric
         return table

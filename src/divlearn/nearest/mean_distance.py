@@ -8,7 +8,6 @@ from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import softmax
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,6 +16,7 @@ from divlearn.checks import ClassWeight, RandomState
 from divlearn.divergence import Divergence, DivergenceLike
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting import labelled
+from divlearn.fitting.calibration import log_softmax
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import Labelled, check_labelled, check_new
 from divlearn.fitting.targets import check_labels, find_classes
@@ -313,10 +313,12 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         The shape is (n_matrices, n_classes).
         """
         distances = self._distances(X)  # first, to report a model that is not fitted
-        return softmax(np.log(self._priors()) - self.scale_ * distances, axis=1)
+        return np.exp(log_softmax(np.log(self._priors()) - self.scale_ * distances))
 
     def _priors(self) -> RealArray:
-        weights = self.class_weight if isinstance(self.class_weight, Mapping) else {}
+        weights = self.class_weight
+        if not isinstance(weights, Mapping):
+            return np.ones(len(self.classes_))
         return normalize_weights(np.array([float(weights.get(name, 1)) for name in self.classes_]))
 
     def _distances(self, X: ArrayLike) -> RealArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock
 from typing import Annotated
 
@@ -34,7 +35,7 @@ from divlearn.kernels.machines import (
     indicate,
 )
 from divlearn.kernels.tables import are_many, by_class, decay, pick_landmarks
-from divlearn.log_vectors import log_vectors, squared_distances
+from divlearn.log_vectors import log_vectors, squared_distances, sum_squares
 from divlearn.means import mean_abld
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import MemoryShards
@@ -48,9 +49,14 @@ class Machine:
     gamma: float
     vectors: Annotated[RealArray, "n_vectors n_entries"]
 
+    @cached_property
+    def _squares(self) -> RealArray:
+        return sum_squares(self.vectors)
+
     def decide(self, vectors: RealArray) -> RealArray:
         """Decisions between pairs of classes, or scores (n_vectors, n_classes, n_forms)."""
-        table = squared_distances(vectors, to_device_of(self.vectors, vectors))
+        others = to_device_of(self.vectors, vectors), to_device_of(self._squares, vectors)
+        table = squared_distances(vectors, *others)
         kernel = decay(table, self.gamma)
         if isinstance(self.machine, LeastSquares):
             return self.machine.decide(kernel)
@@ -169,7 +175,7 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
     def _fit_model(self, training: Training, best: Candidate) -> None:
         super()._fit_model(training, best)
         if isinstance(self.model_, Quadratic):
-            self.model_ = self.model_.to_host()
+            self.model_ = self.model_.compact()
 
     def _decide(self, model: Model, training: Training, number: int) -> RealArray:
         _, vectors, deviation = space(training, self.at, number)

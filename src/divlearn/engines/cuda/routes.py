@@ -199,7 +199,7 @@ class CudaRoutes(Engine):
         routes = np.full(len(atoms), "spectrum")
         if data.resident is not None:
             extremes = data.resident.extremes
-            routes = gradient_routes(parameters, atoms, extremes, self.condition_limit)
+            routes = gradient_routes(parameters, atoms, extremes, self.condition_limit)[:, 0]
         for route in np.unique(routes):
             index = np.flatnonzero(routes == route)
             device_index, weights = cp.asarray(index), cotangent
