@@ -223,8 +223,8 @@ def evaluate(
     """
     data = check_folded(X, y, groups, regularize)
     classifiers = default_classifiers(random_state) if classifiers is None else classifiers
-    if not classifiers:
-        raise ValueError("classifiers is empty, must hold >= 1; pass some by name")
+    if not classifiers or not isinstance(classifiers, Mapping):
+        raise ValueError(f"classifiers={classifiers!r} must be a dict of >= 1 estimators by name")
     with user_call(), print_progress("evaluate", verbose):
         return _cross_validate(classifiers, data, data.folds(cv, random_state), regularize)
 

@@ -118,7 +118,9 @@ def _by_likelihood(
         p_value = math.exp(-n * max(gain, 0.0))  # 2 n gain is chi-squared with two degrees
         bic = 2 * n * gain - 2 * math.log(n)
         named[name] = NamedScore(alpha, beta, member.log_likelihood, gain, error, p_value, bic)
-    first, second = sorted(named, key=lambda name: -named[name].score)[:2]
+    top = max(row.score for row in named.values())
+    first = next(name for name in named if math.isclose(named[name].score, top))  # `best_named`
+    second = max((name for name in named if name != first), key=lambda name: named[name].score)
     surface = np.full((len(alphas), len(betas)), np.nan)
     # A rough centre is accurate enough, because it maximizes the likelihood. Every second row
     # runs backwards, so that each point starts from the centre of an adjacent one.

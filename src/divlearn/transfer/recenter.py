@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import Indices, Labels, RealArray
+from divlearn.checks import check_sortable
 from divlearn.descriptors.definite import MatrixTransformer
 from divlearn.divergence import Divergence, DivergenceLike, get_divergence
 from divlearn.engines import Engine, get_engine
@@ -349,6 +350,7 @@ def _check_classes(y: ArrayLike | None, groups: ArrayLike | None, n_matrices: in
     if groups is None or labels.ndim != 1:  # several targets are no classes
         return
     check_rows(labels, n_matrices, "y")
+    check_sortable(labels, "y")
     names, codes = _find_groups(groups, n_matrices)
     classes, labels = np.unique(labels, return_inverse=True)
     if len(classes) > 1 and count_groups(labels, codes).sum() == len(names):
