@@ -63,7 +63,7 @@ def _as_numeric(X: ArrayLike, name: str) -> NDArray[np.generic]:
     if array.ndim < 2:  # names of files, or an object that yields matrices
         fix = (
             "; load the matrices first, files with numpy.load, or use an estimator that learns "
-            "from shards, such as IDDLClassifier, ABKMeans or DivergenceKNN"
+            "from shards, such as IDDLClassifier, ABKMeans or ABMixture"
         )
     check_real(array, name, fix)
     return array
@@ -146,10 +146,11 @@ def _average_triangles(X: RealArray, name: str, graded: bool) -> RealArray:
         row, column = np.unravel_index(excess[first].argmax(), gap[first].shape)
         unit = np.broadcast_to(scale[first], gap[first].shape)[row, column]
         against = "sqrt(x_ii x_jj)" if graded else "the largest entry"
+        variable = name.rpartition(": ")[2]  # a name in a file is "file.npz: X"
         raise ValueError(
             f"{where} is not symmetric: |x_ij - x_ji| = {gap[first, row, column]:.3g} at "
             f"({row}, {column}), must be <= {tolerance:.2g} times {against} = {unit:.3g}{count}; "
-            f"if this is noise pass ({name} + {name}.mT) / 2"
+            f"if this is noise pass ({variable} + {variable}.mT) / 2"
         )
     uneven = gap.any(axis=(1, 2))
     matrices[uneven] = 0.5 * matrices[uneven] + 0.5 * matrices[uneven].mT

@@ -136,3 +136,9 @@ def test_wrong_parameters(parameters, message):
     X, y = classes(6)
     with pytest.raises(ValueError, match=message):
         LogEuclideanSVM(**parameters).fit(X, y)
+
+
+def test_few_matrices_of_a_class_in_a_fold_are_nothing_to_warn_of():
+    """Classes of three have one or two in the parts that choose: scikit-learn warns of these."""
+    X, y = make_wishart_clusters(24, 3, 3, separation=9, random_state=0)
+    assert len(LogEuclideanSVM(C=1.0, random_state=0).fit(X, y).classes_) == 24

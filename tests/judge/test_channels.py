@@ -197,8 +197,9 @@ def test_what_is_refused(data, options, message):
 
 
 def test_places_of_channels_are_whole_numbers(data):
-    with pytest.raises(TypeError, match="float"):
-        channel_importance(DivergenceMDM(), *data, {"left": [1.9]})
+    for indices in ([1.9], ["C3"]):
+        with pytest.raises(TypeError, match=r"channels=.* must hold indices of rows for each name"):
+            channel_importance(DivergenceMDM(), *data, {"left": indices})
 
 
 def test_a_single_channel_is_refused(data):

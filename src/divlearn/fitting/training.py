@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Sequence
 from typing import Annotated, ClassVar, Generic, NamedTuple, Self, TypeVar
 
@@ -154,7 +155,10 @@ class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], G
                 "every class has 1 matrix or group, but some must have >= 2, one to train on and "
                 "one to test on; pass more matrices"
             )
-        return super().fit_training(training)
+        with warnings.catch_warnings():
+            # Parts of folds may have few matrices of each class; `keep_classes` judges all data.
+            warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+            return super().fit_training(training)
 
     def _make_criterion(self, training: Training) -> Criterion:
         return _CRITERIA[self._criterion](training, self._forms)

@@ -267,7 +267,13 @@ def _check_channels(channels: Channels | None, d: int) -> dict[str, tuple[int, .
                 f"channels={names} must hold {d} different names, one for each row of the matrices"
             )
         channels = {name: [channel] for channel, name in enumerate(names)}
-    sets = {str(name): tuple(map(index, indices)) for name, indices in channels.items()}
+    try:
+        sets = {str(name): tuple(map(index, indices)) for name, indices in channels.items()}
+    except TypeError as error:
+        raise TypeError(
+            f"channels={dict(channels)!r} must hold indices of rows for each name, such as "
+            '{"frontal": [0, 1]}'
+        ) from error
     if not sets:
         raise ValueError("channels is empty, must hold >= 1 set of channels")
     for name, indices in sets.items():
