@@ -53,7 +53,8 @@ print(iddl.summary())
 # quarters of the training data. Four others keep the initial atoms, and learn only the head.
 #
 # A model of rank 1 or 4 has *filters* instead of atoms. A filter of rank p is a matrix V with p
-# columns. It encodes a matrix X by the divergences of the p x p matrix V^T X V to the identity.
+# columns. It encodes a matrix X by the p x p matrix V^T X V: by the logarithm of its determinant
+# and, for p > 1, also by its divergences to the identity.
 #
 # Discriminant analyses of the codes join the average. :doc:`/classifiers` says when some models are
 # left out. The column "weight" shows how much the heads of full rank rely on each divergence. They
@@ -82,8 +83,8 @@ print(average.summary())
 #
 # On new subjects
 # ---------------
-# We compare the three classifiers with simpler ones (grey bars). One of these is the SVM with AIRM,
-# which shows what the SVM gains without a choice of divergence.
+# We compare the three classifiers with simpler ones (grey bars). One of these is the SVM with AIRM.
+# Its divergence is fixed, as that of the nearest mean is.
 
 models = {
     "nearest mean, AIRM": DivergenceMDM("airm").fit(X[train], y[train]),

@@ -249,7 +249,7 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
             f"{choice or type(self).__name__}: held-out {figure} over {len(training.folds)} folds"
         )
         if len(tried) > 1:
-            self.message_ += f", with the best of {len(tried)} combinations chosen without each"
+            self.message_ += f"; each has the best of {len(tried)} combinations on the other folds"
         say(self, self.message_)
 
     def _tabulate(self, training: _D, held_out: HeldOut[_T], tried: Sequence[_T]) -> dict[str, Any]:
