@@ -63,6 +63,7 @@ from divlearn.tolerances import LEARNING_ACCURACY
 _PENALTIES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 _TRAINING_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)  # for penalty="cv"
 _LEARNING_PENALTY = 5e-3  # while the atoms move, which overfit if the head is not regularised
+_LEARNING_TOLERANCE = 3e-4  # of heads while the atoms move
 _TETHER = 1e-3
 _ITERATIONS, _FEWEST_ITERATIONS = 10, 3
 _MOST_WORK = 10**12  # matrices x atoms x size^3 x iterations: five minutes of one core
@@ -208,6 +209,7 @@ class IDDLPredictor(IDDLBase):
             starts = [partial(start_model, split, settings, v, task.sample) for split, v in folds]
             initial = Embedded(*zip(*side_by_side(starts, n_workers), strict=True))
             candidates = solve(initial.features)
+            initial = _with_heads(initial, candidates[0], settings.penalty)
             if self._is_solved(min(chain(*candidates), key=attrgetter("held_out_loss")), task):
                 settings = replace(settings, max_iter=0)
         if single is not None:
@@ -278,7 +280,7 @@ class IDDLPredictor(IDDLBase):
         recipe, penalty = self._recipe, self._recipe.fixed_penalty(task.n_matrices)
         return Settings(
             # Few digits suffice while atoms move if heads are refitted in the end.
-            loss.with_tolerance() if self._averages(task) else loss,
+            loss.with_tolerance(_LEARNING_TOLERANCE) if self._averages(task) else loss,
             penalty=_LEARNING_PENALTY if penalty is None else penalty,
             tether=_TETHER if recipe.solver == "joint" and self._averages(task) else 0.0,
             solver=recipe.solver,
@@ -322,6 +324,13 @@ class IDDLPredictor(IDDLBase):
         check_is_fitted(self)
         discriminants = getattr(self, "discriminants_", [])  # files of earlier versions have none
         return self._map(sum_scores, X, [*self.models_, *self.starts_], discriminants)
+
+
+def _with_heads(initial: Embedded, candidates: list[Candidate], penalty: float) -> Embedded:
+    """Give initial models the heads of the penalty that is closest, for learning to start from."""
+    closest = min(candidates, key=lambda c: abs(np.log(c.penalty / penalty)))
+    pairs = zip(initial.models, closest.heads, strict=True)
+    return initial._replace(models=[replace(model, head=head) for model, head in pairs])
 
 
 class ScoreMixin:

@@ -330,7 +330,7 @@ def _initial_feature_map(split: Split, settings: Settings, V: Parts) -> FeatureM
 def train(
     split: Split, settings: Settings, variant: Variant, initial: Model | None = None
 ) -> Trained:
-    """Learn atoms and divergences; an initial model gives the offsets of the features."""
+    """Learn atoms and divergences; an initial model gives offsets of features, and a first head."""
     if initial is None:
         V = split.shards.hold(encode_rows, split.atoms, *variant.expand(variant.start))
         feature_map = _initial_feature_map(split, settings, V)
@@ -340,6 +340,7 @@ def train(
     objective = Objective(
         split.shards, split.targets, variant, feature_map, settings, anchors=split.atoms
     )
+    objective.warm = None if initial is None else initial.head
     if are_filters(split.atoms):
         mean = split.shards.reduce(_mean_matrix, parts=[split.targets])
         start: Dictionary = Filters(split.atoms, variant.start, invsqrtm(mean))

@@ -9,11 +9,10 @@ from threading import Lock
 from typing import Annotated
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
 
-from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
+from divlearn.arrays import Indices, RealArray, to_device_of, to_host
 from divlearn.checks import ClassWeight, RandomState, check_name
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.calibration import SCORES, Forms
@@ -236,7 +235,7 @@ def _rda(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
 def _logistic(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     basis = span(vectors)  # contains the coefficients
     coordinates = vectors if basis is None else vectors @ basis
-    path = (_path_on_device if on_device(vectors) else _path)(coordinates, y, weights)
+    path = _path(coordinates, y, weights)
     lock, heads = Lock(), {}
 
     def learn(C: float) -> Model:
@@ -251,21 +250,7 @@ def _logistic(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
 
 
 def _path(vectors: RealArray, y: Indices, weights: RealArray) -> Iterator[tuple[float, Head]]:
-    """Logistic regressions for all penalties, on the host."""
-    machine = LogisticRegression(max_iter=1000, warm_start=True)
-    for C in _PENALTIES:
-        machine.set_params(C=C).fit(vectors, y, weights)
-        coefficients, offsets = machine.coef_, machine.intercept_
-        if len(coefficients) == 1:  # two classes: those of the second
-            coefficients = np.concatenate([0 * coefficients, coefficients])
-            offsets = np.append(0.0, offsets)
-        yield C, (coefficients, offsets)
-
-
-def _path_on_device(
-    vectors: RealArray, y: Indices, weights: RealArray
-) -> Iterator[tuple[float, Head]]:
-    """Do the same by Newton's method, which needs few passes over vectors on a device."""
+    """Logistic regressions for all penalties."""
     targets = to_device_of(indicate(y), vectors)
     shares = to_device_of(weights / weights.sum(), vectors)
     # Heads use targets and features only, not the matrices of the block.
@@ -276,7 +261,7 @@ def _path_on_device(
     head: Head | None = None
     for C in _PENALTIES:
         gamma = factor / (C * float(weights.sum()))
-        head, _ = solve_head(SoftmaxLoss().with_tolerance(), samples, gamma, head)
+        head, _ = solve_head(SoftmaxLoss().with_tolerance(3e-5), samples, gamma, head)
         coefficients, offsets = head
         if len(offsets) == 2:
             coefficients, offsets = coefficients - coefficients[0], offsets - offsets[0]
