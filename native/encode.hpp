@@ -63,7 +63,7 @@ static int64_t encode(const Data& data, const Atoms& atoms, const Parameters& pa
   constexpr double ERRORS = 32.0;
   const int d = data.d, m = parameters.per_atom;
   const int64_t groups = group_count(data.count), blocks = (groups + K - 1) / K;
-  const size_t own = BlockSpectra<K>::lanes(d), spectra = (size_t)K * d;
+  const size_t own = spectra_lanes(d), spectra = (size_t)K * d;
   std::vector<Points> points;  // of every atom with several
   for (int atom = 0; m > 1 && atom < atoms.count; ++atom)
     points.emplace_back(m, parameters.alpha + (size_t)atom * m, parameters.beta + (size_t)atom * m);
@@ -97,8 +97,8 @@ static int64_t encode(const Data& data, const Atoms& atoms, const Parameters& pa
     for (int atom = begin; atom < end; ++atom) {
       if (!missing[atom - begin]) continue;
       const unsigned failed =
-          missing[atom - begin] & BlockSpectra<K>::compute(data, first, here, atoms, atom,
-                                                           options.condition_limit, scratch, t);
+          missing[atom - begin] & block_spectra(data, first, here, atoms, atom,
+                                                options.condition_limit, scratch, t);
       if (failed) {
         const int64_t count = mark_failures(failed, first, atom, atoms.count, options);
 #pragma omp atomic

@@ -8,7 +8,8 @@
 
 namespace DIVLEARN_ISA {
 
-constexpr int LARGE = 64;  // dimension from which a block of GROUPS with its reflectors leaves the cache
+// From dimension 64 on a block of GROUPS with its reflectors leaves the cache.
+constexpr int block_size(int d) { return d < 64 ? GROUPS : NARROW; }
 
 DIVLEARN_INLINE double sum_lanes(Lane x) {
   double sum = 0.0;
@@ -199,104 +200,98 @@ static bool add_accurate(const Data& data, int64_t group, const Atoms& atoms, in
   return true;
 }
 
-template <int K>
-struct BlockPullback {
-  static size_t lanes(int d) {
-    const size_t direct = eigenvector_lanes(d) + 2 * (size_t)d, careful = careful_lanes(d);
-    const size_t accurate = accurate_lanes(d) + 4 * (size_t)d;
-    const size_t most = direct > careful ? direct : careful;
-    return 2 * K * Reduced::lanes(d) + 4 * (size_t)d + 2 * Interleaved<K>::lanes(d) +
-           (most > accurate ? most : accurate);
-  }
+static size_t pullback_lanes(int d, int K) {
+  const size_t direct = eigenvector_lanes(d) + 2 * (size_t)d, careful = careful_lanes(d);
+  const size_t accurate = accurate_lanes(d) + 4 * (size_t)d;
+  const size_t most = direct > careful ? direct : careful;
+  return 2 * K * Reduced::lanes(d) + 4 * (size_t)d + 2 * Interleaved::lanes(d, K) +
+         (most > accurate ? most : accurate);
+}
 
-  // Adds groups [first, first + groups) to their totals; bit g of the result says group g failed.
-  template <class TotalsOf>
-  static unsigned add(const Data& data, int64_t first, int groups, const Atoms& atoms, int atom,
-                      double limit, Lane* scratch, const TotalsOf& totals) {
-    if (K > NARROW && groups <= NARROW)
-      return BlockPullback<NARROW>::add(data, first, groups, atoms, atom, limit, scratch, totals);
-    const int d = data.d;
-    const size_t size = Reduced::lanes(d);
-    Lane *work = scratch + 2 * K * size, *sorted = work + 3 * d;
-    Interleaved<K> block(d, sorted + d);
-    Interleaved<K> inverse(d, block.end(d));
-    Lane* rest = inverse.end(d);
-    Lane exponent[K], inverse_exponent[K];
-    const auto reduced = [&](int g) { return Reduced(d, scratch + g * size); };
-    const auto reduced_inverse = [&](int g) { return Reduced(d, scratch + (K + g) * size); };
+// Adds groups [first, first + groups) to their totals; bit g of the result says group g failed.
+static unsigned add_block(const Data& data, int64_t first, int groups, const Atoms& atoms, int atom,
+                          double limit, Lane* scratch, Totals* const* totals) {
+  const int K = groups > NARROW ? GROUPS : NARROW;
+  const int d = data.d;
+  const size_t size = Reduced::lanes(d);
+  Lane *work = scratch + 2 * K * size, *sorted = work + 3 * d;
+  Interleaved block(d, K, sorted + d);
+  Interleaved inverse(d, K, block.end(d));
+  Lane* rest = inverse.end(d);
+  Lane exponent[GROUPS], inverse_exponent[GROUPS];
+  const auto reduced = [&](int g) { return Reduced(d, scratch + g * size); };
+  const auto reduced_inverse = [&](int g) { return Reduced(d, scratch + (K + g) * size); };
 
-    unsigned waiting = (1u << groups) - 1u, wide = 0;
-    bool converged = limit > 0.0;
-    if (converged) {
-      for (int g = 0; g < groups; ++g) {
-        const Reduced r = reduced(g);
-        exponent[g] = reduce_group(data, first + g, atoms, atom, r.A, r.diagonal, r.off_diagonal,
-                                   r.scale, work);
-        block.put(d, g, r.diagonal, r.off_diagonal);
-      }
-      block.pad(d, waiting);
-      converged = block.solve(d);
-    }
-    for (int g = 0; converged && g < groups; ++g) {
-      block.take_sorted(d, g, sorted);
-      if (ill_conditioned(d, sorted, 1, limit)) wide |= 1u << g;
-      if ((wide >> g & 1u) || Clusters::degenerate(d, sorted)) continue;
-      Lane *t = rest, *weight = t + d;
-      log_spectrum(d, sorted, 1, exponent[g] + pair_exponent(data, first + g, atoms, atom), t);
-      totals(g).weigh(first + g, t, weight);
-      add_eigenvectors(d, reduced(g), sorted, weight, weight + d, totals(g).matrix);
-      waiting &= ~(1u << g);
-    }
-    bool inverted = wide != 0;
-    if (wide) {
-      for (int g = 0; g < groups; ++g) {
-        if (!(wide >> g & 1u)) continue;
-        const Reduced r = reduced_inverse(g);
-        inverse_exponent[g] = reduce_group<true>(data, first + g, atoms, atom, r.A, r.diagonal,
-                                                 r.off_diagonal, r.scale, work);
-        inverse.put(d, g, r.diagonal, r.off_diagonal);
-      }
-      inverse.pad(d, wide);
-      inverted = inverse.solve(d);
-    }
-    unsigned failures = 0;
+  unsigned waiting = (1u << groups) - 1u, wide = 0;
+  bool converged = limit > 0.0;
+  if (converged) {
     for (int g = 0; g < groups; ++g) {
-      if (!(waiting >> g & 1u)) continue;
-      const bool is_wide = wide >> g & 1u;
-      if (converged && (inverted || !is_wide)) {
-        const Side direct = {reduced(g), block.values + g, K, exponent[g]};
-        const Side other = {reduced_inverse(g), inverse.values + g, K, inverse_exponent[g]};
-        if (add_carefully(data, first + g, atoms, atom, direct, is_wide ? &other : nullptr, rest,
-                          totals(g)))
-          continue;
-      }
-      if (!add_accurate(data, first + g, atoms, atom, rest, totals(g))) failures |= 1u << g;
+      const Reduced r = reduced(g);
+      exponent[g] = reduce_group(data, first + g, atoms, atom, r.A, r.diagonal, r.off_diagonal,
+                                 r.scale, work);
+      block.put(d, g, r.diagonal, r.off_diagonal);
     }
-    return failures;
+    block.pad(d, waiting);
+    converged = block.solve(d);
   }
-};
+  for (int g = 0; converged && g < groups; ++g) {
+    block.take_sorted(d, g, sorted);
+    if (ill_conditioned(d, sorted, 1, limit)) wide |= 1u << g;
+    if ((wide >> g & 1u) || Clusters::degenerate(d, sorted)) continue;
+    Lane *t = rest, *weight = t + d;
+    log_spectrum(d, sorted, 1, exponent[g] + pair_exponent(data, first + g, atoms, atom), t);
+    totals[g]->weigh(first + g, t, weight);
+    add_eigenvectors(d, reduced(g), sorted, weight, weight + d, totals[g]->matrix);
+    waiting &= ~(1u << g);
+  }
+  bool inverted = wide != 0;
+  if (wide) {
+    for (int g = 0; g < groups; ++g) {
+      if (!(wide >> g & 1u)) continue;
+      const Reduced r = reduced_inverse(g);
+      inverse_exponent[g] = reduce_group<true>(data, first + g, atoms, atom, r.A, r.diagonal,
+                                               r.off_diagonal, r.scale, work);
+      inverse.put(d, g, r.diagonal, r.off_diagonal);
+    }
+    inverse.pad(d, wide);
+    inverted = inverse.solve(d);
+  }
+  unsigned failures = 0;
+  for (int g = 0; g < groups; ++g) {
+    if (!(waiting >> g & 1u)) continue;
+    const bool is_wide = wide >> g & 1u;
+    if (converged && (inverted || !is_wide)) {
+      const Side direct = {reduced(g), block.values + g, K, exponent[g]};
+      const Side other = {reduced_inverse(g), inverse.values + g, K, inverse_exponent[g]};
+      if (add_carefully(data, first + g, atoms, atom, direct, is_wide ? &other : nullptr, rest,
+                        *totals[g]))
+        continue;
+    }
+    if (!add_accurate(data, first + g, atoms, atom, rest, *totals[g])) failures |= 1u << g;
+  }
+  return failures;
+}
 
 // Tasks are (atom, chunk of the data); a chunk's sums are added in a fixed order.
-template <int K>
-static int64_t pullback_blocks(const Data& data, const Atoms& atoms, const Parameters& parameters,
-                            const Options& options, const double* cotangent,
-                            const PullbackOutput& out) {
-  const int d = data.d;
+static int64_t pullback(const Data& data, const Atoms& atoms, const Parameters& parameters,
+                     const Options& options, const double* cotangent, const PullbackOutput& out) {
+  const int d = data.d, K = block_size(d);
   const int64_t groups = group_count(data.count);
   const size_t sums = Totals::lanes(d, parameters.per_atom);
   int64_t failures = 0;
   Interruption interruption(options.interrupted);
-  for_each_task((int64_t)atoms.count * out.chunks, options.threads, sums + BlockPullback<K>::lanes(d),
+  for_each_task((int64_t)atoms.count * out.chunks, options.threads, sums + pullback_lanes(d, K),
                 interruption, [&](int64_t task, Lane* scratch) {
     const int atom = (int)(task / out.chunks), chunk = (int)(task % out.chunks);
     const int64_t begin = groups * chunk / out.chunks, end = groups * (chunk + 1) / out.chunks;
     Totals totals(data, atoms, parameters, cotangent, out, atom, scratch);
+    Totals* all[GROUPS];
+    std::fill_n(all, GROUPS, &totals);
     int64_t count = 0;
     for (int64_t first = begin; first < end && !interruption(); first += K) {
       const int here = (int)(end - first < K ? end - first : K);
       const unsigned failed =
-          BlockPullback<K>::add(data, first, here, atoms, atom, options.condition_limit,
-                                scratch + sums, [&](int) -> Totals& { return totals; });
+          add_block(data, first, here, atoms, atom, options.condition_limit, scratch + sums, all);
       if (failed) count += mark_failures(failed, first, atom, atoms.count, options);
     }
     totals.write(chunk);
@@ -308,18 +303,9 @@ static int64_t pullback_blocks(const Data& data, const Atoms& atoms, const Param
   return failures;
 }
 
-static int64_t pullback(const Data& data, const Atoms& atoms, const Parameters& parameters,
-                     const Options& options, const double* cotangent, const PullbackOutput& out) {
-  return data.d < LARGE
-             ? pullback_blocks<GROUPS>(data, atoms, parameters, options, cotangent, out)
-             : pullback_blocks<NARROW>(data, atoms, parameters, options, cotangent, out);
-}
-
 // The log of every matrix, whitened by the first atom: what a gradient at (0, 0) adds up.
-template <int K>
-static int64_t logarithm_blocks(const Data& data, const Atoms& atoms, const Options& options,
-                                double* out) {
-  const int d = data.d;
+static int64_t logarithms(const Data& data, const Atoms& atoms, const Options& options, double* out) {
+  const int d = data.d, K = block_size(d);
   const int64_t groups = group_count(data.count), blocks = (groups + K - 1) / K;
   const size_t size = packed_size(d), sums = Totals::lanes(d, 1);
   const std::vector<double> ones(groups * W, 1.0);
@@ -328,16 +314,16 @@ static int64_t logarithm_blocks(const Data& data, const Atoms& atoms, const Opti
   const PullbackOutput nothing = {};
   int64_t failures = 0;
   Interruption interruption(options.interrupted);
-  for_each_task(blocks, options.threads, K * sums + BlockPullback<K>::lanes(d), interruption,
+  for_each_task(blocks, options.threads, K * sums + pullback_lanes(d, K), interruption,
                 [&](int64_t task, Lane* scratch) {
     const int64_t first = task * K;
     const int here = (int)(groups - first < K ? groups - first : K);
-    std::optional<Totals> totals[K];
+    std::optional<Totals> totals[GROUPS];
+    Totals* all[GROUPS];
     for (int g = 0; g < here; ++g)
-      totals[g].emplace(data, atoms, origin, ones.data(), nothing, 0, scratch + g * sums);
+      all[g] = &totals[g].emplace(data, atoms, origin, ones.data(), nothing, 0, scratch + g * sums);
     const unsigned failed =
-        BlockPullback<K>::add(data, first, here, atoms, 0, options.condition_limit,
-                              scratch + K * sums, [&](int g) -> Totals& { return *totals[g]; });
+        add_block(data, first, here, atoms, 0, options.condition_limit, scratch + K * sums, all);
     if (failed) {
       const int64_t count = mark_failures(failed, first, 0, 1, options);
 #pragma omp atomic
@@ -349,11 +335,6 @@ static int64_t logarithm_blocks(const Data& data, const Atoms& atoms, const Opti
           out[((first + g) * W + w) * size + i] = totals[g]->matrix[i][w];
   });
   return failures;
-}
-
-static int64_t logarithms(const Data& data, const Atoms& atoms, const Options& options, double* out) {
-  return data.d < LARGE ? logarithm_blocks<GROUPS>(data, atoms, options, out)
-                        : logarithm_blocks<NARROW>(data, atoms, options, out);
 }
 
 static int64_t pullback_logdet(const Data& data, const Atoms& atoms, const Parameters& parameters,

@@ -103,15 +103,15 @@ static Lane inherited_error(const Data& data, int64_t group, const Atoms& atoms,
   return minimum(error, fill(1.0 / EPS));
 }
 
-// Tridiagonal matrices of K groups, interleaved as the QL iteration takes them.
-template <int K>
+// Tridiagonal matrices of K groups, GROUPS or NARROW, interleaved as the QL iteration takes them.
 struct Interleaved {
+  const int K;
   Lane *diagonal, *squared, *values;
 
-  static size_t lanes(int d) { return 3 * (size_t)K * (d + 1); }
+  static size_t lanes(int d, int K) { return 3 * (size_t)K * (d + 1); }
 
-  Interleaved(int d, Lane* scratch)
-      : diagonal(scratch), squared(diagonal + K * (d + 1)), values(squared + K * (d + 1)) {}
+  Interleaved(int d, int K, Lane* scratch)
+      : K(K), diagonal(scratch), squared(diagonal + K * (d + 1)), values(squared + K * (d + 1)) {}
 
   Lane* end(int d) const { return values + K * (d + 1); }
 
@@ -137,83 +137,82 @@ struct Interleaved {
     sort_lanes(d, out);
   }
 
-  bool solve(int d) { return rational_ql<K>(d, diagonal, squared, values); }
+  bool solve(int d) {
+    return K == GROUPS ? rational_ql<GROUPS>(d, diagonal, squared, values)
+                       : rational_ql<NARROW>(d, diagonal, squared, values);
+  }
 };
 
-// Spectra of up to K groups against one atom: t[g * d + i]. Bit g of the result says group g failed.
-template <int K>
-struct BlockSpectra {
-  static size_t lanes(int d) {
-    return packed_size(d) + 8 * (size_t)d + 2 * Interleaved<K>::lanes(d) + accurate_lanes(d);
-  }
+static size_t spectra_lanes(int d) {
+  return packed_size(d) + 8 * (size_t)d + 2 * Interleaved::lanes(d, GROUPS) + accurate_lanes(d);
+}
 
-  static unsigned compute(const Data& data, int64_t first, int groups, const Atoms& atoms, int atom,
-                          double limit, Lane* scratch, Lane* t) {
-    if (K > NARROW && groups <= NARROW)
-      return BlockSpectra<NARROW>::compute(data, first, groups, atoms, atom, limit, scratch, t);
-    const int d = data.d;
-    Lane *A = scratch, *diagonal = A + packed_size(d), *off = diagonal + d, *scale = off + d;
-    Lane *work = scale + d, *sorted = work + 3 * d, *sorted_inverse = sorted + d;
-    Interleaved<K> block(d, sorted_inverse + d);
-    Interleaved<K> inverse(d, block.end(d));
-    Lane* rest = inverse.end(d);
-    Lane exponent[K], inverse_exponent[K];
-    unsigned waiting = (1u << groups) - 1u;
-    bool converged = limit > 0.0;
-    if (converged) {
-      for (int g = 0; g < groups; ++g) {
-        exponent[g] = reduce_group(data, first + g, atoms, atom, A, diagonal, off, scale, work);
-        block.put(d, g, diagonal, off);
-      }
-      block.pad(d, waiting);
-      converged = block.solve(d);
+// Spectra of up to GROUPS groups against one atom: t[g * d + i]. Bit g of the result says group g failed.
+static unsigned block_spectra(const Data& data, int64_t first, int groups, const Atoms& atoms,
+                              int atom, double limit, Lane* scratch, Lane* t) {
+  const int K = groups > NARROW ? GROUPS : NARROW;
+  const int d = data.d;
+  Lane *A = scratch, *diagonal = A + packed_size(d), *off = diagonal + d, *scale = off + d;
+  Lane *work = scale + d, *sorted = work + 3 * d, *sorted_inverse = sorted + d;
+  Interleaved block(d, K, sorted_inverse + d);
+  Interleaved inverse(d, K, block.end(d));
+  Lane* rest = inverse.end(d);
+  Lane exponent[GROUPS], inverse_exponent[GROUPS];
+  unsigned waiting = (1u << groups) - 1u;
+  bool converged = limit > 0.0;
+  if (converged) {
+    for (int g = 0; g < groups; ++g) {
+      exponent[g] = reduce_group(data, first + g, atoms, atom, A, diagonal, off, scale, work);
+      block.put(d, g, diagonal, off);
     }
-    for (int g = 0; converged && g < groups; ++g) {
-      if (ill_conditioned(d, block.values + g, K, limit)) continue;
-      const Lane shift = exponent[g] + pair_exponent(data, first + g, atoms, atom);
-      log_spectrum(d, block.values + g, K, shift, t + (size_t)g * d);
-      waiting &= ~(1u << g);
-    }
-    if (!waiting) return 0;
-    if (converged) {
-      for (int g = 0; g < groups; ++g) {
-        if (!(waiting >> g & 1u)) continue;
-        inverse_exponent[g] =
-            reduce_group<true>(data, first + g, atoms, atom, A, diagonal, off, scale, work);
-        inverse.put(d, g, diagonal, off);
-      }
-      inverse.pad(d, waiting);
-      converged = inverse.solve(d);
-    }
-    unsigned failures = 0;
+    block.pad(d, waiting);
+    converged = block.solve(d);
+  }
+  for (int g = 0; converged && g < groups; ++g) {
+    if (ill_conditioned(d, block.values + g, K, limit)) continue;
+    const Lane shift = exponent[g] + pair_exponent(data, first + g, atoms, atom);
+    log_spectrum(d, block.values + g, K, shift, t + (size_t)g * d);
+    waiting &= ~(1u << g);
+  }
+  if (!waiting) return 0;
+  if (converged) {
     for (int g = 0; g < groups; ++g) {
       if (!(waiting >> g & 1u)) continue;
-      Lane *spectrum = t + (size_t)g * d, cut;
-      if (converged) {
-        block.take_sorted(d, g, sorted);
-        inverse.take_sorted(d, g, sorted_inverse);
-        const Lane error =
-            join_scaled(d, exponent[g], inverse_exponent[g], sorted_inverse, sorted, &cut);
-        if (!any(~(error <= inherited_error(data, first + g, atoms, atom, work)))) {
-          const Lane shift = exponent[g] + pair_exponent(data, first + g, atoms, atom);
-          log_spectrum(d, sorted, 1, shift, spectrum);
-          continue;
-        }
-      }
-      const AccurateResult result = accurate(data, first + g, atoms, atom, rest);
-      if (!result.ok) failures |= 1u << g;
-      log_spectrum(d, result.values, 1, result.exponent, spectrum);
+      inverse_exponent[g] =
+          reduce_group<true>(data, first + g, atoms, atom, A, diagonal, off, scale, work);
+      inverse.put(d, g, diagonal, off);
     }
-    return failures;
+    inverse.pad(d, waiting);
+    converged = inverse.solve(d);
   }
-};
+  unsigned failures = 0;
+  for (int g = 0; g < groups; ++g) {
+    if (!(waiting >> g & 1u)) continue;
+    Lane *spectrum = t + (size_t)g * d, cut;
+    if (converged) {
+      block.take_sorted(d, g, sorted);
+      inverse.take_sorted(d, g, sorted_inverse);
+      const Lane error =
+          join_scaled(d, exponent[g], inverse_exponent[g], sorted_inverse, sorted, &cut);
+      if (!any(~(error <= inherited_error(data, first + g, atoms, atom, work)))) {
+        const Lane shift = exponent[g] + pair_exponent(data, first + g, atoms, atom);
+        log_spectrum(d, sorted, 1, shift, spectrum);
+        continue;
+      }
+    }
+    const AccurateResult result = accurate(data, first + g, atoms, atom, rest);
+    if (!result.ok) failures |= 1u << g;
+    log_spectrum(d, result.values, 1, result.exponent, spectrum);
+  }
+  return failures;
+}
 
 // Tasks are (block of groups, atom), block outermost: a block's factors stay in the cache.
 static int64_t spectra(const Data& data, const Atoms& atoms, const Options& options, double* out) {
   constexpr int K = GROUPS;
   const int d = data.d;
   const int64_t groups = group_count(data.count), blocks = (groups + K - 1) / K;
-  const size_t own = BlockSpectra<K>::lanes(d);
+  const size_t own = spectra_lanes(d);
   int64_t failures = 0;
   Interruption interruption(options.interrupted);
   for_each_task(blocks * atoms.count, options.threads, own + (size_t)K * d, interruption,
@@ -222,8 +221,8 @@ static int64_t spectra(const Data& data, const Atoms& atoms, const Options& opti
     const int atom = (int)(task % atoms.count);
     const int here = (int)(groups - first < K ? groups - first : K);
     Lane* block = scratch + own;
-    const unsigned failed = BlockSpectra<K>::compute(data, first, here, atoms, atom,
-                                                     options.condition_limit, scratch, block);
+    const unsigned failed = block_spectra(data, first, here, atoms, atom,
+                                          options.condition_limit, scratch, block);
     if (failed) {
       const int64_t count = mark_failures(failed, first, atom, atoms.count, options);
 #pragma omp atomic

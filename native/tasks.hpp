@@ -45,6 +45,12 @@ class Interruption {
   int stop_;
 };
 
+// Compiled once for both loops below.
+template <class Body>
+__attribute__((noinline)) static void run_task(int64_t task, Lane* scratch, const Body& body) {
+  body(task, scratch);
+}
+
 // Runs body(task, scratch) for every task. Each thread has its own scratch; which thread takes a
 // task never changes its result. Exceptions cannot leave a parallel region, so a failed allocation
 // is remembered and thrown behind it.
@@ -63,7 +69,7 @@ static void for_each_task(int64_t tasks, int threads, size_t scratch_lanes, Inte
       }
 #pragma omp for schedule(dynamic, 1)
       for (int64_t task = 0; task < tasks; ++task)
-        if (scratch.ok() && !interruption()) body(task, scratch.base());
+        if (scratch.ok() && !interruption()) run_task(task, scratch.base(), body);
     }
     if (failed) throw std::bad_alloc();
     return;
@@ -73,7 +79,7 @@ static void for_each_task(int64_t tasks, int threads, size_t scratch_lanes, Inte
   (void)failed;
   Scratch scratch(scratch_lanes);
   if (!scratch.ok()) throw std::bad_alloc();
-  for (int64_t task = 0; task < tasks && !interruption(); ++task) body(task, scratch.base());
+  for (int64_t task = 0; task < tasks && !interruption(); ++task) run_task(task, scratch.base(), body);
 }
 
 template <class Body>

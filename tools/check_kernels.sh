@@ -24,6 +24,8 @@ compile() {  # the kernels for one instruction set: its name, then options
   isa=$1
   shift
   $cxx $options "$@" -DDIVLEARN_ISA="$isa" -c native/kernels.cpp -o "$folder/$isa.o"
+  $cxx $options "$@" -DDIVLEARN_ISA="$isa" -ffp-contract=off -c native/machines.cpp \
+    -o "$folder/machines-$isa.o"
 }
 
 compile baseline

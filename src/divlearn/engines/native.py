@@ -38,7 +38,7 @@ _LOG_2 = float(np.log(2.0))
 _THREAD_OPERATIONS = 1e7  # per thread: some 200 microseconds, well above what waking it costs
 _SUM_ENTRIES = 1 << 23  # entries of partial sums a pullback may hold
 _CHUNKS = 16  # partial sums per atom: enough for the threads, whatever their number
-# Groups of lanes in a block of native/pullback.hpp, at most, and from the dimension LARGE on.
+# Groups of lanes in a block, at most, and from a dimension on: `block_size` of native/pullback.hpp.
 _GROUPS, _FEW_GROUPS, _LARGE = 8, 2, 64
 _BUFFER_ENTRIES = 1 << 23  # of a buffer for results that kernels cannot write in place
 _LISTED_PAIRS = 4096  # pairs close to each other that are computed again at a time
