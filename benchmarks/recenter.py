@@ -159,13 +159,20 @@ def accuracy_rows(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
     return rows
 
 
+def curve_cells(scores: Sequence[Sequence[float]]) -> list[str]:
+    """Accuracies without and with `Recenter`, the gain, and other accuracies if there are any."""
+    plain, moved, *others = zip(*scores, strict=True)
+    gains = [after - before for before, after in zip(plain, moved, strict=True)]
+    return [percent(plain), percent(moved), percent(gains, sign="+"), *map(percent, others)]
+
+
 def report(results: dict[str, Any]) -> str:
     headings = ["data", "classifier", "splits", *HOW.values(), "gain over without"]
     parts = [
         machine_line(results["machine"]) + ".",
         "Accuracy in %, mean and standard error over splits. `DivergenceMDM` and `Recenter` use "
-        "AIRM. The last column is the gain of re-centring by group, not stretched, or of "
-        "re-centring training and test data each as a whole if every group has one class. A dash "
+        "AIRM. The last column is the gain of re-centring by group, not stretched. If every group "
+        "has one class, it is that of re-centring training and test data each as a whole. A dash "
         "means that it was not run.",
         table(headings, accuracy_rows(results["cells"])),
     ]
@@ -173,15 +180,12 @@ def report(results: dict[str, Any]) -> str:
         (
             "batches",
             "matrices given together",
-            ("without", "Recenter", "each batch by its own mean alone"),
+            ("without", "Recenter", "gain", "each batch by its own mean alone"),
         ),
-        ("gestures", "gestures in the new session", ("without", "Recenter")),
+        ("gestures", "gestures in the new session", ("without", "Recenter", "gain")),
     ):
         curve = results.get("curves", {}).get(name, {})
-        rows = [
-            [key, *(percent(part) for part in zip(*scores, strict=True))]
-            for key, scores in curve.items()
-        ]
+        rows = [[key, *curve_cells(scores)] for key, scores in curve.items()]
         rows = [[*row, *["-"] * (len(columns) + 1 - len(row))] for row in rows]
         parts.append(f"EMG sessions, `DivergenceMDM`, by the number of {title}:")
         parts.append(table([title, *columns], rows))

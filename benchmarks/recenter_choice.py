@@ -73,7 +73,7 @@ def main() -> None:
     given = parser.parse_args()
     limit_threads(1)
     rows = [row(name, *run(name, given.packed)) for name in given.data]
-    print(table(["data", "chosen, splits", *ALIGNMENTS, "as chosen"], rows))
+    print(table(["data", "chosen (number of splits)", *ALIGNMENTS, "as chosen"], rows))
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ struct SoftmaxHead {
   int columns, outputs;
   const double* shares;   // (samples, outputs): probabilities
   const double* weights;  // (samples)
-  const double* scale;    // (columns): about the diagonal of the Hessian
+  const double* scale;    // (columns, outputs): about the diagonal of the Hessian
   const double* bias;     // (columns): the direction that is not penalised, zero without a bias
   double penalty, damping;
   double enough;          // size of the residual at which to stop

@@ -358,7 +358,7 @@ void softmax_step(const std::string& isa, nb::ndarray<const T, nb::c_contig, nb:
   const divlearn::SoftmaxHead head = {
       (int64_t)samples, (int)columns, (int)outputs, shares.data(),
       checked(weights, samples, "wrong size of weights"),
-      checked(scale, columns, "wrong size of scale"), checked(bias, columns, "wrong size of bias"),
+      checked(scale, size, "wrong size of scale"), checked(bias, columns, "wrong size of bias"),
       penalty, damping, enough, least_gain, most_products};
   const double* slopes = checked(gradient, size, "wrong size of gradient");
   double* target = checked(step, size, "wrong size of step");

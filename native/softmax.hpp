@@ -185,7 +185,7 @@ static void softmax_step(const SoftmaxHead& head, const T* design, int threads, 
   double* residual = (double*)memory.base();
   double *scaled = residual + size, *direction = scaled + size, *product = direction + size;
   const auto scale = [&] {
-    for (size_t i = 0; i < size; ++i) scaled[i] = residual[i] / head.scale[i / outputs];
+    for (size_t i = 0; i < size; ++i) scaled[i] = residual[i] / head.scale[i];
   };
   for (size_t i = 0; i < size; ++i) residual[i] = -gradient[i];
   scale();

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import warnings
+from contextlib import chdir
 from importlib import import_module
 from inspect import unwrap
 
@@ -213,10 +214,10 @@ def instruction_set(request, monkeypatch):
 
 
 @pytest.fixture
-def working_folder(tmp_path, monkeypatch):
+def working_folder(tmp_path):
     """An empty folder, where relative paths lead."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    with chdir(tmp_path):
+        yield tmp_path
 
 
 @pytest.fixture

@@ -134,9 +134,9 @@ def which_page() -> Page:
 
 @cache
 def large_page() -> Page:
-    """500 matrices of 30 rows, 100 classes, and tables of 10,000 matrices."""
+    """500 matrices of 30 rows, 100 classes, and tables of 5,000 matrices."""
     rng = np.random.default_rng(0)
-    n, grid = 10_000, np.linspace(0, 2, 33)
+    n, grid = 5_000, np.linspace(0, 2, 33)
     classes = [f"class {i}" for i in range(100)]
     codes = rng.integers(100, size=(4, n))
     truth, *predicted = (
@@ -146,7 +146,7 @@ def large_page() -> Page:
     points = 2 * rng.random((1500, 2))
     return Page(
         "large",
-        "A page of 10,000 matrices.",
+        "A page of 5,000 matrices.",
         [
             plane_section(
                 "plane",

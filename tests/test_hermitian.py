@@ -11,9 +11,24 @@ from pyriemann.geometry.distance import pairwise_distance
 from pyriemann.geometry.mean import gmean
 from scipy.linalg import eigh, expm, logm
 from scipy.optimize import approx_fprime
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 import divlearn
-from divlearn import ABKMeans, DivergenceKernel, DivergenceKNN, DivergenceMDM, Recenter
+from divlearn import (
+    ABKMeans,
+    CalibratedClassifier,
+    CrossValidatedRegressor,
+    DivergenceKernel,
+    DivergenceKNN,
+    DivergenceMDM,
+    Recenter,
+    SPDClassifier,
+    channel_importance,
+    evaluate,
+)
 from divlearn.hermitian import from_real_form, real_form
 from divlearn.spd import geodesic, sqrtm
 from divlearn.spd import logm as our_logm
@@ -285,6 +300,35 @@ def test_regressors_and_detectors_give_functions_complex_matrices():
     divlearn.DivergenceOutliers(metric).fit(X).partial_fit(X[:2]).predict(X)
     assert seen
     assert all(seen)
+
+
+class Flat(ClassifierMixin, BaseEstimator):
+    """The sign of the mean imaginary part of an entry tells two classes."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        self.decision_function(X)
+        return self
+
+    def decision_function(self, X):
+        assert X.shape[1:] == (3, 3)
+        return X[:, 1, 0].imag
+
+    def predict(self, X):
+        return self.classes_[(self.decision_function(X) > 0).astype(int)]
+
+
+def test_classifiers_and_regressors_of_users_get_complex_matrices():
+    X, y = classes(3, 20)
+    evaluated = evaluate(X, y, {"": Flat()}).accuracy("")
+    for model in (CalibratedClassifier(Flat(), cv=2), SPDClassifier([("flat", Flat())], cv=2)):
+        assert model.fit(X, y).score(X, y) == evaluated > 0.7
+    importance = channel_importance(Flat(), X, y)
+    assert importance.accuracy == evaluated
+    assert importance.importances[:2].min() > 0.1
+    regressor = make_pipeline(FunctionTransformer(lambda X: X[:, 1, :1].imag), LinearRegression())
+    model = CrossValidatedRegressor(regressor, cv=2).fit(X, X[:, 1, 0].imag)
+    np.testing.assert_allclose(model.predict(X), X[:, 1, 0].imag, rtol=1e-10)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])

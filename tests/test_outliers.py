@@ -203,6 +203,15 @@ def test_a_drift_is_followed_and_artifacts_are_not():
 # --- what is refused, and files
 
 
+@pytest.mark.parametrize("divergence", ["euclidean", "wasserstein", "harmonic"])
+def test_scores_do_not_depend_on_the_unit_of_matrices(clean, divergence):
+    """Squared volts, for instance, make covariances of 1e-12, whose squared distances are 1e-24."""
+    scores = DivergenceOutliers(divergence).fit(clean).score_samples(clean)
+    for unit in (1e-12, 1e12):
+        model = DivergenceOutliers(divergence).fit(unit * clean)
+        np.testing.assert_allclose(model.score_samples(unit * clean), scores, atol=1e-6)
+
+
 def test_equal_matrices_are_no_outliers_but_others_are():
     model = DivergenceOutliers().fit(np.tile(np.eye(2), (5, 1, 1)))
     np.testing.assert_array_equal(model.predict([np.eye(2), 2 * np.eye(2)]), [1, -1])

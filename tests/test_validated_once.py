@@ -34,33 +34,34 @@ FITS = {
 
 @pytest.fixture
 def validations(monkeypatch):
-    """Numbers of matrices in all validations of more than half of the data."""
+    """Numbers of matrices in all validations."""
     found, plain = [], spd.find_not_definite
 
     def counted(matrices, *more):
-        if len(matrices) > len(X) // 2:
-            found.append(len(matrices))
+        found.append(len(matrices))
         return plain(matrices, *more)
 
     monkeypatch.setattr(spd, "find_not_definite", counted)
     return found
 
 
+def of_most(validations):
+    """Those of more than half of the data, not of means or of atoms."""
+    return [n_matrices for n_matrices in validations if n_matrices > len(X) // 2]
+
+
 @pytest.mark.parametrize("model", [divlearn.DivergenceMDM(), divlearn.DivergenceKNN()])
-def test_predictions_do_not_validate_the_model(model, monkeypatch):
+def test_predictions_do_not_validate_the_model(model, validations):
     model.fit(X, Y)
-    found, plain = [], spd.find_not_definite
-    monkeypatch.setattr(
-        spd, "find_not_definite", lambda some, *more: found.append(len(some)) or plain(some, *more)
-    )
+    validations.clear()
     model.predict(X[:1])
-    assert found == [1]
+    assert validations == [1]
 
 
 @pytest.mark.parametrize("name", FITS)
 def test_fits_validate_once(name, validations):
     FITS[name]()
-    assert validations == [len(X)]
+    assert of_most(validations) == [len(X)]
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,7 @@ def test_predictions_validate_once(committee, validations):
     for model in (committee, *committee.members_.values()):
         validations.clear()
         model.predict(X)
-        assert validations == [len(X)], model
+        assert of_most(validations) == [len(X)], model
 
 
 def test_members_predict_the_same_from_checked_matrices(committee):
@@ -88,4 +89,4 @@ def test_the_program_validates_once(committee, validations, tmp_path):
     np.savez(tmp_path / "new.npz", X=X)
     validations.clear()
     assert run(["predict", str(tmp_path / "model.divlearn"), str(tmp_path / "new.npz")]) == 0
-    assert validations == [len(X)]
+    assert of_most(validations) == [len(X)]

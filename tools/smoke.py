@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 import divlearn
-from divlearn.datasets import load_basic_motions, load_spd, load_textures, make_wishart_clusters
+from divlearn.datasets import load_japanese_vowels, load_spd, load_textures, make_wishart_clusters
 from divlearn.engines import cuda_problem
 
 X, y = make_wishart_clusters(3, 20, 4, separation=3, random_state=0)
@@ -57,7 +57,7 @@ def check_files(folder: Path) -> None:
 
 
 def check_series(folder: Path) -> None:
-    assert load_basic_motions().matrices.shape == (80, 7, 7)
+    assert load_japanese_vowels().matrices.shape == (640, 13, 13)
 
 
 def check_plot(folder: Path) -> None:

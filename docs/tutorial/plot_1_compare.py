@@ -1,10 +1,11 @@
 """
-1. What a divergence changes
-============================
+1. What the choice of a divergence changes
+==========================================
 
 A covariance matrix of enough samples is symmetric and positive definite (SPD). To classify, cluster
-or average such matrices, you first need a way to compare two of them. There are many, and they do
-not agree. This chapter shows where they differ, and why that matters for your data.
+or average such matrices, you need a way to compare two of them. A divergence is a number that does
+so: it is zero for equal matrices, and the larger the more they differ. There are many divergences.
+This chapter shows where they disagree, and why that matters for your data.
 """
 
 # %%
@@ -12,8 +13,8 @@ not agree. This chapter shows where they differ, and why that matters for your d
 # --------------------------
 # We simulate a small brain-computer interface: 12 subjects, 8 channels, 3 mental states. A quarter
 # of the recordings contain an artifact, such as a movement or a loose electrode. The covariance of
-# a recording describes how its channels vary together. The simulated signals have mean zero;
-# subtract the mean of every channel of yours.
+# a recording describes how its channels vary together. The simulated signals have mean zero. With
+# your own recordings, first subtract the mean of every channel.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -28,11 +29,12 @@ print(f"{recordings.shape} recordings, {X.shape} matrices, {len(set(y))} states"
 # Compare two matrices
 # --------------------
 # The eigenvalues :math:`\lambda_i` of :math:`X Y^{-1}` describe how X differs from Y: they are all
-# 1 if X = Y. An alpha-beta divergence is a sum :math:`D(X \| Y) = \sum_i f(\log \lambda_i)`, and
-# the function f (:doc:`/maths` has the formula) has two parameters, alpha and beta. Well-known
-# divergences are points of the plane (alpha, beta). Other libraries use other constant factors: at
-# (0, 0), D is half the squared distance of AIRM (the affine-invariant Riemannian metric), and at
-# (1/2, 1/2), four times pyRiemann's squared log-det distance.
+# 1 if X = Y. An alpha-beta divergence is a sum :math:`D(X \| Y) = \sum_i f(\log \lambda_i)`. The
+# function f has two parameters, alpha and beta (:doc:`/maths` has the formula). Well-known
+# divergences are points of the plane (alpha, beta): AIRM (the affine-invariant Riemannian metric)
+# is (0, 0), and the Stein divergence (1/2, 1/2). Other libraries use other constant factors. At
+# (0, 0), D is half the squared AIRM distance. At (1/2, 1/2), it is four times pyRiemann's squared
+# log-det distance.
 
 from divlearn import abld, get_divergence
 
@@ -65,19 +67,20 @@ plt.show()
 
 # %%
 # All curves have the same curvature at 1, so all divergences agree on matrices that are close. They
-# disagree on large ratios. Burg grows linearly with large eigenvalues, AIRM with the square of
-# their logarithm, Stein and log-cosh only with the logarithm, log-cosh with half the slope.
+# disagree on large eigenvalues. Burg grows in proportion to a large eigenvalue, AIRM to the square
+# of its logarithm, and Stein and log-cosh only to its logarithm. Log-cosh grows half as fast as
+# Stein.
 #
-# Consider a recording X with an artifact and a matrix Y without one. The artifact inflates one
-# eigenvalue, usually to more than 1,000, which is beyond the right edge of this plot. This
-# eigenvalue dominates the Burg divergence; under log-cosh, the other seven still count.
+# Consider a recording with an artifact and one without, and their covariances X and Y. The artifact
+# inflates one eigenvalue, usually to more than 1,000, which is beyond the right edge of this plot.
+# This eigenvalue dominates the Burg divergence. In log-cosh, the other seven still count.
 #
 # What it means for a classifier
 # ------------------------------
-# The simplest classifier assigns a matrix to the class whose mean is nearest. The mean in a
-# divergence is the matrix M that minimises :math:`\sum_i D(X_i \| M)`, so both the mean and
-# "nearest" depend on the divergence. We hold out three subjects at a time, with and without
-# artifacts.
+# A simple classifier assigns a matrix to the class whose mean is nearest. The mean in a divergence
+# is the matrix M that minimises :math:`\sum_i D(X_i \| M)`. So the divergence decides which matrix
+# is the mean, and which mean is nearest. We measure accuracy with and without artifacts, and hold
+# out three subjects at a time.
 
 from sklearn.model_selection import GroupKFold, cross_val_score
 
@@ -109,7 +112,7 @@ panel.legend(frameon=False, ncols=4, loc="upper center")
 plt.show()
 
 # %%
-# On clean data the choice hardly matters. With artifacts it decides everything: the nearest mean
-# under Burg falls almost to chance, AIRM loses a lot, Stein loses little, and log-cosh least.
+# On clean data the choice hardly matters. With artifacts it matters a lot: Burg falls almost to
+# chance, AIRM loses much accuracy, Stein loses little, and log-cosh least.
 #
 # Which divergence is best depends on the data. :doc:`The next chapter <plot_2_choose>` finds out.

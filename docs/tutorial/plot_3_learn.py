@@ -2,9 +2,9 @@
 3. Learn it with the task
 =========================
 
-A nearest mean describes a class by one matrix. In our simulation every state comes in several
-variants, so one mean is not enough. This chapter fits three models that learn more: a support
-vector machine, IDDL and `~divlearn.committee.SPDClassifier`.
+The nearest mean describes a class by one matrix. In our simulation every state comes in several
+variants, so one matrix is not enough. This chapter fits three classifiers that learn more: a
+support vector machine (SVM), IDDL, and `~divlearn.committee.SPDClassifier`, which averages several.
 """
 
 # %%
@@ -22,15 +22,14 @@ X = recordings @ recordings.mT / recordings.shape[2]
 train, test = subjects < 8, subjects >= 8
 
 # %%
-# A kernel machine
-# ----------------
-# :math:`e^{-s \tilde D(X, Y)}` is a similarity of two matrices, with :math:`\tilde D` the mean of
-# :math:`D(X \| Y)` and :math:`D(Y \| X)`. It can serve as the kernel of a support vector machine.
-# It is not positive definite for every divergence and scale (see Kernels in :doc:`/maths`). The
-# machine is fitted all the same, and cross-validation judges it by what it predicts.
-# `~divlearn.kernels.DivergenceKernelClassifier` uses cross-validation to choose first the
-# divergence, then the scale s and the penalty C. It computes the eigenvalues of all pairs once, for
-# all candidates.
+# A support vector machine
+# ------------------------
+# `~divlearn.kernels.DivergenceKernelClassifier` is an SVM. Its kernel, the similarity of two
+# matrices, is :math:`e^{-s \tilde D(X, Y)}`, where :math:`\tilde D` is the mean of
+# :math:`D(X \| Y)` and :math:`D(Y \| X)`. The classifier uses cross-validation to choose first the
+# divergence, then the scale s and the penalty C. For some divergences and scales, the kernel is not
+# positive definite (see Kernels in :doc:`/maths`). The SVM is fitted all the same, and
+# cross-validation rejects it if it predicts badly.
 
 kernel = DivergenceKernelClassifier(random_state=0)
 kernel.fit(X[train], y[train], groups=subjects[train])
@@ -40,9 +39,8 @@ print(kernel.message_)
 # Atoms
 # -----
 # IDDL (information divergence and dictionary learning) encodes a matrix by its divergences to
-# *atoms*, which are SPD matrices too. It learns the atoms and a linear classifier, the head,
-# together. Models with such atoms are "of full rank". Models of lower rank have filters instead of
-# atoms, and follow below.
+# *atoms*, which are SPD matrices too. It learns the atoms together with a linear classifier of
+# these codes, the *head*.
 
 iddl = IDDLClassifier(random_state=0)
 iddl.fit(X[train], y[train], groups=subjects[train])
@@ -50,37 +48,43 @@ print(f"{len(iddl.atoms_)} atoms of full rank")
 print(iddl.summary())
 
 # %%
-# IDDL is itself an average. It trains a model with 48 atoms on each of four training parts, and
-# keeps it with its learned atoms, with its initial ones, or with both, whichever predicts best. It
-# does the same for ranks 1 and 4: a model of rank p learns *filters* V with p columns instead of
-# atoms, and compares the p x p matrices V^T X V. All these models are averaged, together with
-# discriminant analyses of their features; :doc:`/classifiers` says when some are left out. The
-# table shows how much the heads of full rank rely on each divergence: least on Burg, which
-# artifacts mislead.
+# IDDL is itself an average of models, which the second line counts. Models with atoms are called
+# models of full rank. Four of them have learned atoms, 48 each, and each is trained on three
+# quarters of the training data. Four others keep the initial atoms, and learn only the head.
+#
+# A model of rank 1 or 4 has *filters* instead of atoms. A filter of rank p is a matrix V with p
+# columns. It encodes a matrix X by the p x p matrix V^T X V: by the logarithm of its determinant
+# and, for p > 1, also by its divergences to the identity.
+#
+# Discriminant analyses of the codes join the average. :doc:`/classifiers` says when some models are
+# left out. The column "weight" shows how much the heads of full rank rely on each divergence. They
+# rely least on Burg, which artifacts mislead.
 
 # %%
-# A committee
-# -----------
-# No kind of model wins on all data. `SPDClassifier` fits eight and averages their probabilities.
-# The simplest is logistic regression on tangent vectors, the entries of
-# :math:`\log(M^{-1/2} X M^{-1/2})` with the mean M. The weights of the average maximise the
-# likelihood of held-out labels. `SPDClassifier` is the model to try first. A fit takes seconds for
-# hundreds of matrices, and about 20 seconds for 4,000 to 8,000 matrices of size 16 with four
-# threads (:doc:`/growth`).
+# An average of classifiers
+# -------------------------
+# No classifier is best on all data. `SPDClassifier` fits eight of them, its members, and averages
+# their probabilities. The weights of the members maximise the likelihood of held-out labels. Two
+# members are IDDL and the SVM. Another one is logistic regression on tangent vectors, which are the
+# entries of :math:`\log(M^{-1/2} X M^{-1/2})`, where M is the AIRM mean of all training matrices.
+#
+# `SPDClassifier` is the model to try first. A fit takes seconds for hundreds of matrices. For 8,000
+# matrices of size 16 it took 16 seconds on 16 cores (:doc:`/growth`).
 
-committee = SPDClassifier(random_state=0).fit(X[train], y[train], groups=subjects[train])
-print(committee.summary())
+average = SPDClassifier(random_state=0).fit(X[train], y[train], groups=subjects[train])
+print(average.summary())
 
 # %%
-# Here the nearest neighbour and the kernel machine have the highest held-out accuracies of all
-# members. The nearest neighbour has the largest weight; next comes IDDL, whose prior weight is four
-# times that of another member, and then the kernel machine. The last sentence of the summary above
-# names a single member that does as well as the average, if there is one: try it, too.
+# Here two members have the highest held-out accuracies: the nearest neighbour and the SVM
+# ("kernel"). The nearest neighbour also has the largest weight. IDDL has a larger weight than the
+# SVM although it is less accurate here: before any data, IDDL counts four times as much as each
+# other member. If a single member is about as accurate as the average, the summary names it: try
+# this member, too.
 #
 # On new subjects
 # ---------------
-# Grey bars are baselines. One of them is the kernel machine with AIRM, which shows what the SVM
-# alone gains.
+# We compare the three classifiers with simpler ones (grey bars). One of these is the SVM with AIRM.
+# Its divergence is fixed, as that of the nearest mean is.
 
 models = {
     "nearest mean, AIRM": DivergenceMDM("airm").fit(X[train], y[train]),
@@ -90,7 +94,7 @@ models = {
     ),
     "DivergenceKernelClassifier": kernel,
     "IDDLClassifier": iddl,
-    "SPDClassifier": committee,
+    "SPDClassifier": average,
 }
 scores = {name: model.score(X[test], y[test]) for name, model in models.items()}
 
@@ -103,17 +107,17 @@ panel.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# The nearest mean and the SVM appear twice: with AIRM and with a better divergence.
-# `DivergenceKernelClassifier` is the SVM with a divergence that it chose. The nearest mean in
-# log-cosh has 78 %, IDDL 84 %, the kernel machine 89 % and the committee 93 %. These are 120
-# recordings of four subjects, so the standard error of each is at least 2 to 4 points. The best
-# model differs between data sets: :doc:`/accuracy` has tables for real data.
+# Both the nearest mean and the SVM are more accurate with another divergence than AIRM. The nearest
+# mean in log-cosh has 78 %, IDDL 84 %, the SVM 89 % and `SPDClassifier` 93 %. These figures have a
+# standard error of 2 to 4 points if the 120 recordings are independent. It is larger if the
+# recordings of a subject resemble each other. The best model differs between data sets:
+# :doc:`/accuracy` has tables for real data.
 #
-# Keep it
-# -------
+# Save the model
+# --------------
 # `divlearn.save <divlearn.models.save>` writes any of these models, or a pipeline that contains
-# one. `divlearn.load <divlearn.models.load>` reads it back. Unlike
-# loading a pickle, this runs no code from the file.
+# one. `divlearn.load <divlearn.models.load>` reads it back. Unlike loading a pickle, this runs no
+# code from the file.
 
 import tempfile
 from pathlib import Path
@@ -128,4 +132,4 @@ print((again.predict(X[test]) == kernel.predict(X[test])).all())
 
 # %%
 # To predict numbers, use `~divlearn.committee.SPDRegressor`. :doc:`The last chapter <plot_4_trust>`
-# asks how far to trust an accuracy.
+# shows why a model may disappoint on new data.

@@ -2,17 +2,17 @@
 4. Trust it
 ===========
 
-A model may disappoint on new data. This chapter shows three reasons, and what to do: hold out whole
-groups to estimate the accuracy, remove the shift between them, and check the probabilities.
+A model may disappoint on new data. This chapter shows three reasons and three remedies: hold out
+whole groups to estimate the accuracy, remove the shift between groups, and calibrate probabilities.
 """
 
 # %%
 # Groups
 # ------
-# Recordings of one subject resemble each other. Here the channels of every subject are mixed by a
-# random matrix that is four times as far from the identity as in the chapters before (``shift=0.4``
-# instead of 0.1). Random folds put every subject into both the training and the test part.
-# Group folds do not.
+# Recordings of one subject resemble each other. In this simulation, each subject mixes the channels
+# by a random matrix. Here this matrix is four times as far from the identity as in the chapters
+# before (``shift=0.4`` instead of 0.1). Random folds put each subject into both the training and
+# the test data. Group folds do not: they test on new subjects.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -45,18 +45,19 @@ for kind, accuracy in before.items():
 
 # %%
 # The nearest neighbour does better on random folds because it recognises the subject. On a new
-# subject that knowledge is worthless. Always pass ``groups`` to the splitter. Pass them also to
-# ``fit`` of models that cross-validate inside it: they then hold out whole groups, too.
-# ``DivergenceKNN`` does not, and takes none.
+# subject that knowledge is worthless. Always pass ``groups`` to the splitter. Some models
+# cross-validate inside ``fit``, such as ``DivergenceMDM("choose")``. Pass ``groups`` to their
+# ``fit`` as well, so that they hold out whole groups, too.
 #
 # Shift
 # -----
-# In this simulation, and roughly in real EEG, subjects differ by a linear map of their channels,
-# that is by a congruence :math:`X \mapsto A X A^T`. `~divlearn.transfer.Recenter` removes most of
-# it: it maps the mean M of every subject to the identity, :math:`X \mapsto M^{-1/2} X M^{-1/2}`. It
-# needs no labels, so it also works for a new subject. The mean has to be robust: we use that of
-# log-cosh, since artifacts would distort those of AIRM and Burg. Each subject is centred by its own
-# matrices, so held-out subjects do not affect the training data.
+# In this simulation, and roughly in real EEG, subjects differ by a linear map A of their channels.
+# It changes the covariance X to :math:`A X A^T`. `~divlearn.transfer.Recenter` removes most of this
+# shift. It maps the mean M of every subject to the identity, by
+# :math:`X \mapsto M^{-1/2} X M^{-1/2}`. It needs no labels, so it also works for a new subject.
+#
+# Artifacts would distort the means of AIRM and Burg, so we use the log-cosh mean. Each subject is
+# re-centred by its own matrices, so test subjects do not affect the training data.
 
 from divlearn import Recenter
 
@@ -76,18 +77,19 @@ plt.show()
 
 # %%
 # Re-centring raises the accuracy on new subjects most. Random folds are no longer easier, because
-# little is left by which to recognise a subject.
+# subjects can hardly be recognised any more.
 #
 # In a pipeline, `Recenter` estimates the mean of a new subject from the matrices passed to
-# ``predict``. Without ``groups``, all matrices of a call count as one subject: predict one subject
-# at a time, or pass ``groups`` as :doc:`/transfer` shows.
+# ``predict``. Without ``groups``, all matrices of a call count as one subject. So predict one
+# subject at a time, or pass ``groups`` as :doc:`/transfer` shows.
 #
 # Calibration
 # -----------
-# A prediction with a probability of 80 % should be right four times out of five. Divergences
-# are not on such a scale: on these data, the softmax of negative divergences is underconfident.
-# `SPDClassifier`, `IDDLClassifier`, `DivergenceKernelClassifier`, `CalibratedClassifier` and
-# ``DivergenceMDM("choose")`` calibrate their probabilities on held-out data.
+# A prediction with a probability of 80 % should be right four times out of five.
+# ``DivergenceMDM`` with a named divergence computes probabilities as the softmax of the negative
+# divergences. The plot shows that on these data the highest of them are too low: predictions are
+# right more often. `SPDClassifier`, `IDDLClassifier`, `DivergenceKernelClassifier`,
+# `CalibratedClassifier` and ``DivergenceMDM("choose")`` calibrate probabilities on held-out data.
 
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import log_loss
@@ -117,7 +119,8 @@ plt.show()
 # - Does every subject, image or session stay in one fold? Pass ``groups``.
 # - Is the best model significantly better? `~divlearn.judge.evaluate` compares models on
 #   the same folds.
-# - Does new data come from other sites or subjects? Hold out whole ones. Use `Recenter` if classes
-#   are about equally frequent in each; otherwise it may cost accuracy (:doc:`/transfer`).
-# - Do you use probabilities? Look at their log-loss, not only at accuracy.
-# - Is the data itself sound? ``divlearn doctor`` or `divlearn.judge.examine` lists its problems.
+# - Will new data come from other sites or subjects? Hold out whole sites or subjects.
+# - Are classes about equally frequent in every group? Then use `Recenter`. Otherwise it may cost
+#   accuracy (:doc:`/transfer`).
+# - Do you use probabilities? Look at their log-loss, not only at the accuracy.
+# - Is the data valid? ``divlearn doctor`` or `divlearn.judge.examine` lists its problems.

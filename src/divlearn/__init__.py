@@ -4,19 +4,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from divlearn.divergence import (
-        DIVERGENCES,
-        ABDivergence,
-        Divergence,
-        abld,
-        abld_grad,
-        divergence_plane,
-        get_divergence,
-        pairwise_abld,
-    )
-    from divlearn.engines import available_engines, get_engine
-    from divlearn.means import mean_abld
-    from divlearn.spd import check_spd
+    from divlearn.divergence import DIVERGENCES as DIVERGENCES
+    from divlearn.divergence import ABDivergence as ABDivergence
+    from divlearn.divergence import Divergence as Divergence
+    from divlearn.divergence import abld as abld
+    from divlearn.divergence import abld_grad as abld_grad
+    from divlearn.divergence import divergence_plane as divergence_plane
+    from divlearn.divergence import get_divergence as get_divergence
+    from divlearn.divergence import pairwise_abld as pairwise_abld
+    from divlearn.engines import available_engines as available_engines
+    from divlearn.engines import get_engine as get_engine
+    from divlearn.means import mean_abld as mean_abld
+    from divlearn.spd import check_spd as check_spd
 
 __version__ = "0.3.0.dev0"
 
@@ -103,65 +102,7 @@ _LATE = {
     for name in names
 }
 
-__all__ = [
-    "DIVERGENCES",
-    "LEML",
-    "RSPDL",
-    "ABDivergence",
-    "ABKMeans",
-    "ABMixture",
-    "BlockDiagonal",
-    "CalibratedClassifier",
-    "CovarianceKernel",
-    "CrossValidatedRegressor",
-    "Divergence",
-    "DivergenceKNN",
-    "DivergenceKernel",
-    "DivergenceKernelClassifier",
-    "DivergenceKernelRegressor",
-    "DivergenceMDM",
-    "DivergenceOutliers",
-    "DivergenceProcessKernel",
-    "GaussianEmbedding",
-    "IDDLClassifier",
-    "IDDLRegressor",
-    "IDDLTransformer",
-    "KarcherKMeans",
-    "KernelLLC",
-    "KernelSparseCoding",
-    "LogEuclideanKMeans",
-    "LogEuclideanSVM",
-    "NearestClassifier",
-    "NearestRegressor",
-    "RBFKernelDescriptor",
-    "Recenter",
-    "RegionCovariance",
-    "Regularize",
-    "SPDClassifier",
-    "SPDRegressor",
-    "TangentClassifier",
-    "TangentRegressor",
-    "abld",
-    "abld_grad",
-    "available_engines",
-    "channel_importance",
-    "check_spd",
-    "divergence_plane",
-    "evaluate",
-    "from_rows",
-    "get_divergence",
-    "get_engine",
-    "load",
-    "mean_abld",
-    "pairwise_abld",
-    "plane_map",
-    "predict_or_reject",
-    "resumable",
-    "save",
-    "to_rows",
-    "vectorized",
-    "which_divergence",
-]
+__all__ = sorted(_LATE)
 
 
 def __getattr__(name: str) -> Any:

@@ -54,7 +54,7 @@ def as_real(values: ArrayLike, name: str, *, largest: float = np.inf) -> RealArr
     return real
 
 
-def check_real(array: NDArray[Any], name: str, fix: str = "") -> None:
+def check_real(array: np.ndarray, name: str, fix: str = "") -> None:
     """Raise where an array holds anything but real numbers, finite or not."""
     if array.dtype.kind not in "buif":
         raise TypeError(f"{name} has dtype {array.dtype}, but must be real numbers{fix}")

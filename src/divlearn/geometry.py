@@ -6,6 +6,7 @@ All functions broadcast over leading dimensions. Matrices may be complex Hermiti
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import factorial
 
 import numpy as np
@@ -62,7 +63,7 @@ def _as_numeric(X: ArrayLike, name: str) -> NDArray[np.generic]:
     if array.ndim < 2:  # names of files, or an object that yields matrices
         fix = (
             "; load the matrices first, files with numpy.load, or use an estimator that learns "
-            "from shards, such as IDDLClassifier, ABKMeans or DivergenceKNN"
+            "from shards, such as IDDLClassifier, ABKMeans or ABMixture"
         )
     check_real(array, name, fix)
     return array
@@ -145,10 +146,11 @@ def _average_triangles(X: RealArray, name: str, graded: bool) -> RealArray:
         row, column = np.unravel_index(excess[first].argmax(), gap[first].shape)
         unit = np.broadcast_to(scale[first], gap[first].shape)[row, column]
         against = "sqrt(x_ii x_jj)" if graded else "the largest entry"
+        variable = name.rpartition(": ")[2]  # a name in a file is "file.npz: X"
         raise ValueError(
             f"{where} is not symmetric: |x_ij - x_ji| = {gap[first, row, column]:.3g} at "
             f"({row}, {column}), must be <= {tolerance:.2g} times {against} = {unit:.3g}{count}; "
-            f"if this is noise pass ({name} + {name}.mT) / 2"
+            f"if this is noise pass ({variable} + {variable}.mT) / 2"
         )
     uneven = gap.any(axis=(1, 2))
     matrices[uneven] = 0.5 * matrices[uneven] + 0.5 * matrices[uneven].mT
@@ -273,16 +275,21 @@ def solve_definite(A: RealArray, B: RealArray) -> RealArray:
     return solve(A, B, assume_a="pos", check_finite=False)
 
 
+@lru_cache(maxsize=16)  # it takes longer than logarithms of one matrix
+def _upper_triangle(d: int) -> tuple[Indices, Indices]:
+    return np.triu_indices(d)
+
+
 def vectorize(S: RealArray) -> RealArray:
     r"""Upper triangles of symmetric matrices as rows, with :math:`\sqrt 2` off the diagonal."""
-    rows, columns = np.triu_indices(S.shape[-1])
+    rows, columns = _upper_triangle(S.shape[-1])
     return S[..., rows, columns] * to_device_of(np.where(rows == columns, 1, np.sqrt(2)), S)
 
 
 def unvectorize(vectors: RealArray) -> RealArray:
     """Symmetric matrices, shape (n, d, d), from rows of `vectorize`."""
     d = int(np.sqrt(2 * vectors.shape[1]))
-    rows, columns = np.triu_indices(d)
+    rows, columns = _upper_triangle(d)
     entries = vectors * to_device_of(np.where(rows == columns, 1, np.sqrt(0.5)), vectors)
     matrices = np.zeros((len(vectors), d, d), like=vectors)
     matrices[:, rows, columns] = entries

@@ -8,7 +8,7 @@ that traces, log-determinants, squared norms and all divergences are twice as la
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from divlearn import tolerances
 from divlearn.arrays import RealArray, array_or_list
@@ -50,7 +50,7 @@ def from_real_form(matrices: RealArray) -> RealArray:
     return real + 1j * imaginary
 
 
-def _check_hermitian(array: NDArray[Any], name: str) -> None:
+def _check_hermitian(array: np.ndarray, name: str) -> None:
     root = np.sqrt(np.abs(np.diagonal(array, axis1=-2, axis2=-1)))
     gap = np.abs(array - array.mT.conj())
     tolerance = tolerances.asymmetry(array.real.dtype)

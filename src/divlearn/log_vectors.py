@@ -27,7 +27,7 @@ def log_vectors(matrices: RealArray | Prepared, whitener: RealArray | None = Non
     """
     if isinstance(matrices, Prepared):
         data, key = matrices, None if whitener is None else whitener.tobytes()
-        return data.once(("log vectors", key), lambda: log_vectors(data.matrices, whitener))
+        return data.cached(("log vectors", key), lambda: log_vectors(data.matrices, whitener))
     if on_device(matrices):
         if whitener is not None:
             frame = to_device_of(whitener, matrices)
@@ -49,13 +49,24 @@ def log_vectors(matrices: RealArray | Prepared, whitener: RealArray | None = Non
     return vectors
 
 
-def squared_distances(vectors: RealArray, others: RealArray) -> RealArray:
-    """Squared Euclidean distances, shape (n_vectors, n_others), on the host or on a device."""
+def squared_distances(
+    vectors: RealArray, others: RealArray, squares: RealArray | None = None
+) -> RealArray:
+    """Squared Euclidean distances, shape (n_vectors, n_others), on the host or on a device.
+
+    `squares` are `sum_squares(others)`, if these are known.
+    """
     # Without the checks of scikit-learn, which take longer than the distances of one vector.
     table = (-2 * vectors) @ others.T
-    table += (vectors * vectors).sum(axis=1)[:, None]
-    table += (others * others).sum(axis=1)
+    table += sum_squares(vectors)[:, None]
+    table += sum_squares(others) if squares is None else squares
     return np.maximum(table, 0, out=table)
+
+
+def sum_squares(vectors: RealArray) -> RealArray:
+    """Squared norms, shape (n_vectors,)."""
+    norms: RealArray = (vectors * vectors).sum(axis=1)
+    return norms
 
 
 def from_log_vectors(vectors: RealArray) -> RealArray:

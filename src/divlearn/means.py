@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from divlearn.alpha_beta import nonnegative_point, real_forms
 from divlearn.arrays import RealArray, as_real, to_device_of, to_host
@@ -60,9 +60,7 @@ class MeanResult:
             f"{self.message} ({self.n_iter} iterations)."
         )
 
-    def __array__(
-        self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
-    ) -> NDArray[Any]:
+    def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.mean, dtype=dtype, copy=copy)
 
 
@@ -162,7 +160,7 @@ class _Objective:
         mean = {(0.0, 1.0): arithmetic_mean, (1.0, 0.0): harmonic_mean}.get(self.point)
         if mean is None:
             return None
-        matrices = self.data.there
+        matrices = self.data.device_matrices
         frame = np.linalg.cholesky(to_host(mean(matrices, to_device_of(self.weights, matrices))))
         state = _Iterate(frame, *self.at(frame @ frame.T))
         state.check("at the mean in closed form", or_infinite=True)

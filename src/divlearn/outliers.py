@@ -27,7 +27,7 @@ __all__ = ["DivergenceOutliers"]
 _TOLERANCE = 1e-5  # of the gradient at a mean, which has no unit
 _STEPS = 50  # at most, of the searches for the median and for the inliers
 _STILL = 1e-6  # relative change of the mean distance at which the search for the median stops
-_MIN_DIVERGENCE = 1e-12
+_ROUNDING = 1e-12  # of divergences, in units of that between a mean and its double
 _LEAST_SHARE = 0.75  # of the spread of Gaussian scatter, see `DivergenceOutliers._least_spread`
 _MAD = 0.6744897501960817  # median absolute deviation of a standard normal variable
 _CUT = 3.0  # location and spread ignore matrices with larger z-scores
@@ -159,9 +159,13 @@ class DivergenceOutliers(OutlierMixin, MatricesMixin, BaseEstimator):  # type: i
 
     def _measure(self, matrices: RealArray, center: RealArray) -> RealArray:
         """Log-divergences from a matrix, shape (n_matrices,)."""
-        pair = Prepared.checked(matrices), Prepared.checked(center[None])
-        table = self._known_divergence.pairwise(*pair, engine=get_engine(self.engine))
-        return np.log(np.maximum(table[:, 0], _MIN_DIVERGENCE))
+        # Outside the alpha-beta family divergences have the unit of the matrices, or its square.
+        with_double = Prepared.checked(np.concatenate([matrices, 2 * center[None]]))
+        atom, engine = Prepared.checked(center[None]), get_engine(self.engine)
+        *values, unit = self._known_divergence.pairwise(with_double, atom, engine=engine)[:, 0]
+        least = max(_ROUNDING * unit, np.finfo(np.float64).tiny)
+        logarithms: RealArray = np.log(np.maximum(values, least))
+        return logarithms
 
     @fit_method
     def partial_fit(

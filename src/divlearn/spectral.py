@@ -165,7 +165,7 @@ def clip_f_t(slopes: RealArray, alpha: float, beta: float) -> RealArray:
     return np.clip(slopes, lowest, highest)
 
 
-def _prepare(**arguments: npt.ArrayLike) -> tuple[list[FloatArray], tuple[int, ...], np.dtype[Any]]:
+def _prepare(**arguments: npt.ArrayLike) -> tuple[list[FloatArray], tuple[int, ...], np.dtype]:
     """Validate and broadcast: flat float64 arrays, their common shape, the dtype of the result."""
     arrays: list[FloatArray] = []
     operands: list[Any] = []
@@ -194,7 +194,7 @@ def _reject(bad: BoolArray, shape: tuple[int, ...], values: Values, rule: str) -
         raise ValueError(f"{point}{f' at index {index}' if index else ''}: {rule}")
 
 
-def _finish(values: FloatArray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> RealArray:
+def _finish(values: FloatArray, shape: tuple[int, ...], dtype: np.dtype) -> RealArray:
     return cast(RealArray, values.reshape(shape).astype(dtype, copy=False)[()])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from numbers import Integral
 from typing import TypeVar
 
@@ -132,11 +132,8 @@ def map_rows(function: Callable[[slice], Result], n_rows: int, step: int) -> lis
         return [function(parts[0])]
     from joblib import effective_n_jobs  # late, as in `_cpu_count`
 
-    n_threads = min(effective_n_jobs(-1), available_threads(), len(parts))
-    if n_threads == 1:
-        return list(map(function, parts))
-    with ThreadPoolExecutor(n_threads) as pool:
-        return list(pool.map(function, parts))
+    n_threads = min(effective_n_jobs(-1), available_threads())
+    return list(side_by_side([partial(function, part) for part in parts], n_threads))
 
 
 @cache

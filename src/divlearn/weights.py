@@ -24,6 +24,8 @@ class Moments(NamedTuple):
 
 def check_weights(sample_weight: ArrayLike | None, n_matrices: int) -> RealArray:
     """Return the weights of all matrices: finite and >= 0, those > 0 with a mean of one."""
+    if sample_weight is None:
+        return np.ones(n_matrices)
     return normalize_weights(as_weights(sample_weight, n_matrices))
 
 

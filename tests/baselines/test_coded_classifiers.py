@@ -114,11 +114,12 @@ def test_it_can_be_interrupted_and_keeps_what_it_has(data):
     X, *_ = data
     view = view_by("log-euclidean", X[:20], X[:3])
     parameters = {"bandwidth": 0.5, "penalty": 0.1}
-    atoms, codes, n_iter, message, history = learn_dictionary(view, impatient, parameters, 5, 0.0)
+    run = learn_dictionary(view, impatient, parameters, 5, 0.0)
+    atoms, codes = run.result
     np.testing.assert_array_equal(codes, 0.3)
-    assert (n_iter, message) == (0, "interrupted by the user in iteration 1")
-    np.testing.assert_array_equal(history["iteration"], [0, 1])
-    before, after = history["objective"]
+    assert (run.n_iter, run.message) == (0, "interrupted by the user in iteration 1")
+    np.testing.assert_array_equal(run.history["iteration"], [0, 1])
+    before, after = run.history["objective"]
     assert after < before
     assert view.span(atoms).objective(codes, parameters)[0] == after
 

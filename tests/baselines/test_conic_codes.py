@@ -122,10 +122,8 @@ def test_gradients_of_atoms_are_those_of_differences():
 def test_the_objective_never_rises_and_traces_stay():
     X, atoms, amid = make(n_matrices=40)
     start = Cone(X, atoms, amid)
-    atoms, codes, _, _, history = learn_dictionary(
-        start, RSPDL()._codes, {"penalty": 0.3}, max_iter=5, tol=0
-    )
-    values = history["objective"]
+    run = learn_dictionary(start, RSPDL()._codes, {"penalty": 0.3}, max_iter=5, tol=0)
+    (atoms, codes), values = run.result, run.history["objective"]
     assert (np.diff(values) <= 1e-12).all()
     assert values[-1] < 0.8 * values[0]
     np.testing.assert_allclose(np.trace(amid @ atoms @ amid.T, axis1=1, axis2=2), 4)

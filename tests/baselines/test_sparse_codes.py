@@ -138,7 +138,7 @@ def test_gradients_of_atoms_are_those_of_differences(name):
 def test_the_objective_never_rises(name):
     _, _, view = view_of(name, n_matrices=40)
     parameters, code = {"bandwidth": 0.5, "penalty": 0.02}, KernelSparseCoding()._codes
-    *_, history = learn_dictionary(view, code, parameters, max_iter=6, tol=0.0)
+    history = learn_dictionary(view, code, parameters, max_iter=6, tol=0.0).history
     assert list(history["block"][:4]) == ["start", "atoms", "codes", "atoms"]
     values = history["objective"]
     assert (np.diff(values) <= 0).all()

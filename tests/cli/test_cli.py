@@ -126,7 +126,10 @@ def test_wrong_options(capsys, data):
         (["cluster", "{}/bad.npz", "-k", "3", "-o", "{}"], "is a folder, must be a file"),
         (["predict", "{}/no model", "{}/bad.npz", "-o", "{}"], "is a folder, must be a file"),
         (["describe", "{}/no images", "-o", "{}"], "is a folder, must be a file"),
-        (["evaluate", "{}/matrices.npz", "--only", "magic"], "--only magic matches no classifier"),
+        (
+            ["evaluate", "{}/matrices.npz", "--only", "1-NN", "--only", "magic"],
+            "--only magic matches no classifier",
+        ),
         (["cluster", "{}/matrices.npz", "-k", "0"], "-k/--clusters 0 must be >= 1"),
         (["cluster", "{}/matrices.npz", "-k", "61"], "-k/--clusters 61 must be <= 60, the num"),
         (["cluster", "{}/matrices.npz", "-k", "61", "--method", "mixture"], "--clusters 61 must"),

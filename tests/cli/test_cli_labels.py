@@ -95,6 +95,10 @@ def test_they_replace_those_of_the_data(capsys, classes):
         ("short.npy", "matrices (3,) int64 must have one label for each of 24 matrices; save labe"),
         ("headed.csv", "headed.csv: it has 23 entries in 23 lines, must have one for each of 24 m"),
         ("wide.csv", "wide.csv: it has 2 columns, must have one; save the labels alone"),
+        (
+            "quoted.csv",
+            "quoted.csv: line 24 cannot be split into cells (unexpected end of data); cl",
+        ),
         ("plain.npz", "plain.npz: it holds a (24,) int64, b (24,) int64, must hold one array"),
     ],
 )
@@ -103,6 +107,7 @@ def test_labels_that_cannot_be_used(capsys, classes, file, message):
     np.save("short.npy", np.arange(3))
     Path("headed.csv").write_text("state\n" + "1\n2.5\n" * 11 + "1\n")  # not 24 with its heading
     Path("wide.csv").write_text("a,b\n" * 24)
+    Path("quoted.csv").write_text("a\n" * 23 + '"a')
     np.savez("plain.npz", a=np.arange(24), b=np.arange(24))
     assert main(["fit", "plain.npy", "--labels", file, "-o", "m"]) == 1
     complaint = capsys.readouterr().err

@@ -11,9 +11,6 @@ from pyriemann.clustering import Kmeans
 from scipy.linalg import logm
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from divlearn.cluster import LogEuclideanKMeans
 from divlearn.datasets import make_wishart_clusters
@@ -70,15 +67,6 @@ def test_results_agree_with_each_other(data):
     assert found.get_feature_names_out()[0] == "logeuclideankmeans0"
     copy = pickle.loads(pickle.dumps(found))
     np.testing.assert_array_equal(copy.predict(X), found.labels_)
-
-
-def test_in_other_tools(data):
-    X, _ = data
-    model = make_pipeline(LogEuclideanKMeans(random_state=0), StandardScaler())
-    assert model.fit_transform(X).shape == (len(X), 8)
-    grid = {"n_clusters": [1, 3]}
-    search = GridSearchCV(LogEuclideanKMeans(random_state=0), grid, cv=2).fit(X)
-    assert search.best_params_ == {"n_clusters": 3}
 
 
 def test_it_says_why_it_stopped(data):

@@ -9,29 +9,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from divlearn.datasets import load_basic_motions, load_japanese_vowels
+from divlearn.datasets import load_japanese_vowels
 from divlearn.spd import SPDRepairWarning
 
 
 @pytest.fixture
 def aeon(tmp_path, monkeypatch) -> types.ModuleType:
-    """A module that reads the two files of a problem and refuses to load anything else."""
+    """A module that reads the two files of the problem and refuses to load anything else."""
     module = types.ModuleType("aeon.datasets")
     module.__file__ = str(tmp_path / "__init__.py")
-    for problem in ("JapaneseVowels", "BasicMotions"):
-        (tmp_path / "data" / problem).mkdir(parents=True)
-        for part in ("TRAIN", "TEST"):
-            (tmp_path / "data" / problem / f"{problem}_{part}.ts").touch()
+    (tmp_path / "data" / "JapaneseVowels").mkdir(parents=True)
+    for part in ("TRAIN", "TEST"):
+        (tmp_path / "data" / "JapaneseVowels" / f"JapaneseVowels_{part}.ts").touch()
 
     def load_from_ts_file(name: str):
         rng = np.random.default_rng(len(name))
-        problem, part = Path(name).stem.split("_")
-        n = 4 if part == "TRAIN" else 3
-        kinds = ["1", "2"] if problem == "JapaneseVowels" else ["running", "walking"]
-        lengths = range(20, 20 + n) if problem == "JapaneseVowels" else [20] * n
-        series = [rng.standard_normal((3, length)) for length in lengths]
-        labels = np.array([kinds[i % 2] for i in range(n)])
-        return (series if problem == "JapaneseVowels" else np.stack(series)), labels
+        n = 4 if name.endswith("TRAIN.ts") else 3
+        series = [rng.standard_normal((3, length)) for length in range(20, 20 + n)]
+        return series, np.array(["12"[i % 2] for i in range(n)])
 
     module.load_from_ts_file = load_from_ts_file
     for name, one in {"aeon": types.ModuleType("aeon"), "aeon.datasets": module}.items():
@@ -46,28 +41,21 @@ def test_train_comes_before_test_and_is_the_split(aeon):
     ((train, test),) = dataset.splits()
     assert (train.tolist(), test.tolist()) == ([0, 1, 2, 3], [4, 5, 6])
     assert dataset.matrices.shape == (7, 4, 4)
-
-
-def test_series_of_one_length_and_names_for_labels(aeon):
-    dataset = load_basic_motions()
-    assert dataset.classes.tolist() == ["running", "walking"]
-    assert dataset.matrices.shape == (7, 4, 4)
     last = dataset.matrices[-1]
     np.testing.assert_allclose(last[-1, :-1], dataset.series[-1].mean(axis=1), rtol=1e-12)
 
 
 def test_a_problem_that_aeon_does_not_ship_is_not_downloaded(aeon):
-    path = Path(aeon.__file__).parent / "data" / "BasicMotions" / "BasicMotions_TEST.ts"
+    path = Path(aeon.__file__).parent / "data" / "JapaneseVowels" / "JapaneseVowels_TEST.ts"
     path.unlink()
-    with pytest.raises(FileNotFoundError, match=f"BasicMotions: {path} does not exist"):
-        load_basic_motions()
+    with pytest.raises(FileNotFoundError, match=f"JapaneseVowels: {path} does not exist"):
+        load_japanese_vowels()
 
 
-@pytest.mark.parametrize("load", [load_japanese_vowels, load_basic_motions])
-def test_without_aeon_the_extra_is_named(load, uninstall):
+def test_without_aeon_the_extra_is_named(uninstall):
     uninstall("aeon")
     with pytest.raises(ImportError, match=r'pip install "divlearn\[series\]"'):
-        load()
+        load_japanese_vowels()
 
 
 def log_vectors(matrices: np.ndarray) -> np.ndarray:
@@ -93,13 +81,4 @@ def test_real_japanese_vowels():
     assert (min(lengths), max(lengths), len(dataset.series[0])) == (7, 29, 12)
     with pytest.warns(SPDRepairWarning):
         assert dataset.matrices.shape == (640, 13, 13)
-    assert accuracy(dataset) > 0.9
-
-
-def test_real_basic_motions():
-    pytest.importorskip("aeon", reason="aeon is not installed")
-    dataset = load_basic_motions()
-    assert [len(part) for part in dataset.splits()[0]] == [40, 40]
-    assert dataset.classes.tolist() == ["badminton", "running", "standing", "walking"]
-    assert dataset.matrices.shape == (80, 7, 7)
     assert accuracy(dataset) > 0.9

@@ -281,7 +281,7 @@ def test_kept_data_and_its_parts(cp):
             back = engine.pullback(kept, atoms, *POINTS.T, engine.place(cotangent, kept))
             expected = engine.pullback(matrices, B, *POINTS.T, cotangent)
             assert np.array_equal(host(back.atoms), expected.atoms)
-            assert np.array_equal(host(kept.there), matrices)
+            assert np.array_equal(host(kept.device_matrices), matrices)
         rows = np.array([4, 0, 2])
         part = engine.take(kept, rows)
         assert np.array_equal(part.matrices, matrices[rows])

@@ -76,7 +76,7 @@ def test_a_step_solves_newtons_equation(n, n_columns, n_outputs, dtype, rtol):
         shares,
         weights,
         head,
-        np.ones(n_columns),
+        1 + head**2,
         bias,
         penalty=0.1,
         damping=0.05,
@@ -97,8 +97,8 @@ def test_neither_depends_on_the_number_of_threads():
         shares, gradient, totals = np.empty((5000, 30)), np.empty((40, 30)), np.empty(2)
         known = design, targets, weights, head.T.copy()
         _native.softmax_sums(SETS[0], *known, shares, gradient, totals, threads)
-        step, ones = np.empty((40, 30)), np.ones(40)
-        known = design, shares, weights, ones, 0 * ones, gradient
+        step, ones = np.empty((40, 30)), np.ones((40, 30))
+        known = design, shares, weights, ones, np.zeros(40), gradient
         _native.softmax_step(SETS[0], *known, step, 1e-2, 0.0, 1e-9, 0.0, 20, threads)
         results.append((gradient, totals, step))
     for first, second in zip(*results, strict=True):

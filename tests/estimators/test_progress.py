@@ -6,6 +6,7 @@ import io
 import itertools
 import re
 import signal
+from functools import partial
 from threading import Lock, main_thread
 from time import sleep
 
@@ -31,7 +32,7 @@ from divlearn.datasets import make_wishart_clusters
 from divlearn.descriptors import RegionCovariance
 from divlearn.engines import get_engine
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
-from divlearn.fitting.progress import listen, narrated, tell, track
+from divlearn.fitting.progress import listen, notify, print_progress, track
 from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.report import PlaneDisplay, page_of
 from divlearn.threads import one_thread
@@ -63,9 +64,9 @@ def test_only_the_innermost_listener_hears():
     outer: list[str] = []
     with listen(lambda what, *_: outer.append(what)):
         with listen(None):
-            tell("silence", 0, 1)
-        tell("sound", 0, 1)
-    tell("nobody", 0, 1)
+            notify("silence", 0, 1)
+        notify("sound", 0, 1)
+    notify("nobody", 0, 1)
     assert outer == ["sound"]
 
 
@@ -108,7 +109,7 @@ def test_bars_show_the_whole_and_its_parts():
             shown = [task.fields["count"] for task in bars.progress.tasks]
             done = "0" if fold == "a" else "1"
             assert shown == [f"{done} of 2 folds", f"3 of 3 steps of {fold}"]
-        tell("folds", 2, 2, "the [last] one")
+        notify("folds", 2, 2, "the [last] one")
         assert len(bars.progress.tasks) == 1
     assert "Learning [all]" in terminal.getvalue()
     assert "2 of 2 folds, the [last] one" in terminal.getvalue()
@@ -182,6 +183,7 @@ def test_an_interrupted_committee_has_the_members_so_far(data):
 
 
 @pytest.mark.usefixtures("short_fits", "coarse_maps", "small_blocks")
+@pytest.mark.usefixtures("coarse_maps")
 def test_an_interrupted_map_answers_from_the_matrices_judged(data):
     X, y = data
     whole = which_divergence(X, y, cv=2, random_state=0)
@@ -255,7 +257,7 @@ def ticking(monkeypatch):
 
 
 def test_lines_come_less_often_the_longer_work_takes(ticking, capsys):
-    with narrated("work", 1):
+    with print_progress("work", 1):
         for _ in track(range(100), "steps"):
             pass
     *lines, last = capsys.readouterr().out.splitlines()
@@ -269,12 +271,12 @@ def test_lines_come_less_often_the_longer_work_takes(ticking, capsys):
 
 def test_lines_name_the_whole_and_its_parts(ticking, capsys):
     for verbose in (1, 2):
-        with narrated("work", verbose):
-            tell("folds", 0, 2, "fitting a")
-            tell("steps", 5, 9)
-            tell("folds", 1, 2)
-            tell("pages", 1, 3)
-            tell("pages", 2, 3)
+        with print_progress("work", verbose):
+            notify("folds", 0, 2, "fitting a")
+            notify("steps", 5, 9)
+            notify("folds", 1, 2)
+            notify("pages", 1, 3)
+            notify("pages", 2, 3)
         lines = capsys.readouterr().out.splitlines()
         wanted = [1, 4] if verbose == 1 else [0, 1, 2, 3, 4]
         texts = [
@@ -295,7 +297,7 @@ def test_lines_leave_other_listeners_alone(ticking, capsys):
 
 
 def narrate_steps(verbose: int) -> None:
-    with narrated("work", verbose):
+    with print_progress("work", verbose):
         list(track(range(9), "steps"))
 
 
@@ -324,20 +326,17 @@ def test_verbose_estimators_say_how_far_they_are(data, ticking, capsys, name):
 @pytest.mark.usefixtures("short_fits", "coarse_maps")
 def test_verbose_questions_say_how_far_they_are(data, ticking, capsys):
     X, y = data
-    near, grid = {"near": DivergenceKNN(1, "airm")}, [0.0, 1.0]
-    for ask, line in (
-        (lambda verbose: evaluate(X, y, near, verbose=verbose), "[evaluate]"),
-        (lambda verbose: plane_map(X, y, grid, grid, verbose=verbose), "[plane_map]"),
-        (lambda verbose: which_divergence(X, y, verbose=verbose), "[which_divergence]"),
-        (
-            lambda verbose: which_divergence(X, alphas=grid, betas=grid, verbose=verbose),
-            "[which_divergence]",
-        ),
+    near, grid = {"near": DivergenceKNN(1, "airm")}, {"alphas": [0.0, 1.0], "betas": [0.0, 1.0]}
+    for ask in (
+        partial(evaluate, X, y, near),
+        partial(plane_map, X, y, **grid),
+        partial(which_divergence, X, y, **grid),
+        partial(which_divergence, X, **grid),
     ):
-        ask(0)
+        ask(verbose=0)
         assert capsys.readouterr().out == ""
-        ask(1)
-        assert line in capsys.readouterr().out
+        ask(verbose=1)
+        assert f"[{ask.func.__name__}]" in capsys.readouterr().out
 
 
 def test_the_committee_says_what_it_fits_and_what_it_has_reached(data, capsys):

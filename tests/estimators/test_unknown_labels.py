@@ -12,6 +12,7 @@ from divlearn.iddl import Recipe
 from divlearn.judge import evaluate, examine, plane_map
 from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.sharded import open_shards
+from divlearn.transfer import Recenter
 
 X, CODES = make_wishart_clusters(2, 4, 2, random_state=0)
 LABELLED = {
@@ -52,6 +53,12 @@ def test_labels_on_shards():
         IDDLClassifier(loss="ridge", recipe=Recipe(penalty=1e-2), cv=None).fit(
             open_shards(X, y, block_size=6), None
         )
+
+
+def test_labels_of_recentred_matrices():
+    y = np.array([None, "bark"], dtype=object)[CODES]
+    with pytest.raises(ValueError, match=r"y\[1\] is None, must be a number or text"):
+        Recenter().fit(X, y, np.arange(len(X)) % 2)
 
 
 def test_groups():

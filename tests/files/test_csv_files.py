@@ -89,9 +89,12 @@ def test_headings_that_count_some_columns(tmp_path, heading):
         ("a,b,c,y\n1,0,1,u\n1,0,1,\n", "y[1] is empty; fill it in, or drop the matrix"),
         ("a,b,c,y,y\n1,0,1,u,v\n", "it holds two arrays named y"),
         ("1,nan,1\n", "matrices[0] has a NaN entry at (0, 1)"),
-        ("9" * 200_000 + ",0,1\n", "the file is damaged (Error: field larger than field limit"),
+        ("9" * 200_000 + ",0,1\n", "line 1 cannot be split into cells (field larger than"),
+        ('a,b,c,y\n1,0,1,"u\n1,0,1,v\n', "line 3 cannot be split into cells (unexpected end"),
+        ('a,b,c,y\n1,0,1,"u\n1,0,1,"v\n', "line 3 cannot be split into cells ("),
+        ("a;b;c\n1,5;0;1,5\n", "one matrix per line, with commas between numbers and a point for"),
         ("1,2,1\n", "matrices[0] is indefinite: smallest eigenvalue -1"),
-        ("1,0.5,0.4,1\n", "is not symmetric"),
+        ("1,0.5,0.4,1\n", "; if this is noise pass (matrices + matrices.mT) / 2"),
     ],
 )
 def test_files_that_cannot_be_used(tmp_path, text, message):
@@ -99,6 +102,14 @@ def test_files_that_cannot_be_used(tmp_path, text, message):
     with pytest.raises(ValueError, match=r"^data\.csv: ") as caught:
         read_spd(tmp_path / "data.csv")
     assert message in str(caught.value)
+
+
+def test_text_in_another_encoding(tmp_path):
+    """Spreadsheets write one of Windows unless they are told otherwise."""
+    (tmp_path / "data.csv").write_bytes("a,b,c,y\n1,0,1,Füße\n".encode("cp1252"))
+    message = r"^data\.csv: byte 15 is not UTF-8; save it as text in UTF-8"
+    with pytest.raises(ValueError, match=message):
+        read_spd(tmp_path / "data.csv")
 
 
 def test_the_program_fits_and_predicts(capsys, working_folder):

@@ -48,6 +48,11 @@ def test_round_trip(tmp_path, write, axis):
     assert data.splits is None
 
 
+def test_labels_of_half_precision(tmp_path):
+    np.savez(tmp_path / "data", X=X, y=CLASSES.astype(np.float16))
+    np.testing.assert_array_equal(read_spd(tmp_path / "data.npz").labels, CLASSES)
+
+
 @pytest.mark.parametrize(
     ("stored", "expected"),
     [

@@ -37,6 +37,15 @@ def test_ordinary_files(tmp_path, name, libver):
     np.testing.assert_array_equal(found.labels, Y)
 
 
+def test_text_is_utf8_whatever_the_file_says(tmp_path):
+    """Bytes that a program stores are marked as ASCII."""
+    states = ["Füße", "rest", "日本"] * 9
+    with h5py.File(tmp_path / "data", "w") as store:
+        store["X"] = X
+        store["y"] = [name.encode() for name in states[: len(X)]]
+    assert read_spd(tmp_path / "data").labels.tolist() == states[: len(X)]
+
+
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
 def test_scale_and_offset(tmp_path, libver):
     """Integers without loss, and floats up to the digits that are kept."""

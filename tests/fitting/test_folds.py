@@ -82,7 +82,7 @@ def test_splitters_see_all_matrices_and_answers_are_about_the_kept():
         [(np.flatnonzero(assigned != k), np.flatnonzero(assigned == k)) for k in range(3)],
     ):
         groups = assigned if isinstance(cv, GroupKFold) else None
-        folds = make_folds(cv, 12, y, groups, kept=kept)
+        folds = make_folds(cv, 12, y, groups, positions=kept)
         held = sorted(tuple(kept[held]) for _, held in folds)
         assert held == [(0, 1, 2, 3), (6, 7), (10, 11)]
         for train, test in folds:

@@ -92,7 +92,7 @@ def test_threads_wait_for_what_one_of_them_computes():
 
     def ask():
         barrier.wait()
-        return memo.once("key", lambda: calls.append(1) or 7)
+        return memo.cached("key", lambda: calls.append(1) or 7)
 
     assert Parallel(n_jobs=4, prefer="threads")(delayed(ask)() for _ in range(4)) == [7] * 4
     assert len(calls) == 1

@@ -37,7 +37,7 @@ def test_labels_become_codes(X):
     np.testing.assert_array_equal(data.classes, ["a", "b", "c"])
     np.testing.assert_array_equal(data.classes[data.codes], Y)
     np.testing.assert_array_equal(data.weights, np.ones(8))
-    np.testing.assert_array_equal(data.kept, np.arange(8))
+    np.testing.assert_array_equal(data.positions, np.arange(8))
     np.testing.assert_array_equal(data.y, Y)
     assert check_labelled(LEARNER, X.astype(np.float32), Y, None, None).matrices.dtype == np.float64
 
@@ -45,7 +45,7 @@ def test_labels_become_codes(X):
 def test_matrices_of_no_weight_are_no_samples(X):
     weights = np.array([2.0, 0, 1, 0, 3, 0, 1, 1])  # of c there is nothing left
     data = check_labelled(LEARNER, X, Y, weights, None)
-    np.testing.assert_array_equal(data.kept, [0, 2, 4, 6, 7])
+    np.testing.assert_array_equal(data.positions, [0, 2, 4, 6, 7])
     np.testing.assert_array_equal(data.matrices, X[weights > 0])
     np.testing.assert_array_equal(data.classes, ["a", "b"])
     np.testing.assert_array_equal(data.classes[data.codes], Y[weights > 0])
@@ -69,7 +69,7 @@ def test_weights_of_classes_multiply(X, class_weight):
 def test_a_class_of_no_weight_is_left_out(X):
     data = check_labelled(LEARNER, X, Y, None, {"a": 0.0, "b": 1.0, "c": 1.0})
     np.testing.assert_array_equal(data.classes, ["b", "c"])
-    np.testing.assert_array_equal(data.kept, np.flatnonzero(Y != "a"))
+    np.testing.assert_array_equal(data.positions, np.flatnonzero(Y != "a"))
     assert (data.weights > 0).all()
 
 
@@ -77,21 +77,21 @@ def test_values_of_rows_among_those_given(X):
     weights = np.array([1.0, 0, 1, 1, 0, 1, 1, 1])
     data = check_labelled(LEARNER, X, Y, weights, None)
     rows = np.array([4, 0])  # among those kept: 0 2 3 5 6 7
-    spread = data.spread(rows, np.array([[1.0, 2.0], [3.0, 4.0]]))
+    spread = data.scatter(rows, np.array([[1.0, 2.0], [3.0, 4.0]]))
     expected = np.full((8, 2), np.nan)
     expected[6], expected[0] = [1, 2], [3, 4]
     np.testing.assert_array_equal(spread, expected)
-    flat = data.spread(np.arange(6), np.arange(6.0))
+    flat = data.scatter(np.arange(6), np.arange(6.0))
     np.testing.assert_array_equal(flat, [0, np.nan, 1, 2, np.nan, 3, 4, 5])
-    assert np.isnan(data.spread(rows[:0], np.zeros((0, 3)))).all()
-    assert data.spread(rows[:0], np.zeros((0, 3))).shape == (8, 3)
+    assert np.isnan(data.scatter(rows[:0], np.zeros((0, 3)))).all()
+    assert data.scatter(rows[:0], np.zeros((0, 3))).shape == (8, 3)
 
 
 def test_entries_of_what_is_kept(X):
     weights = [0, 1, 1, 1, 0, 1, 1, 1]
     data = check_labelled(LEARNER, X, Y, weights, None, groups=list("stuvwxyz"))
-    np.testing.assert_array_equal(data.kept_groups, list("tuvxyz"))
-    assert check_labelled(LEARNER, X, Y, weights, None).kept_groups is None
+    np.testing.assert_array_equal(data.matrix_groups, list("tuvxyz"))
+    assert check_labelled(LEARNER, X, Y, weights, None).matrix_groups is None
 
 
 @pytest.mark.parametrize(

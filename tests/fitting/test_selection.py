@@ -18,7 +18,7 @@ def noise(seed, n=48):
     return rng.standard_normal((n, 4)), rng.permutation(np.arange(n) % 2)
 
 
-def judge(parts, rows):
+def criterion(parts, rows):
     right = np.concatenate(parts)
     return right / len(right)
 
@@ -35,7 +35,7 @@ def decider(make, X, y, folds):
 
 
 def held_out(make, X, y, folds):
-    return HeldOut(decider(make, X, y, folds), judge, folds, nest_folds(folds, y), nested=True)
+    return HeldOut(decider(make, X, y, folds), criterion, folds, nest_folds(folds, y), nested=True)
 
 
 def chosen_without_each(found, candidates):
@@ -139,7 +139,7 @@ def test_noise_is_at_chance_and_the_best_of_many_is_not():
         folds = list(StratifiedKFold(4, shuffle=True, random_state=seed).split(X, y))
         decide = kernel_ridge(X, y, folds)
         for accuracies, inner in ((nested, True), (crossed, False)):
-            found = HeldOut(decide, judge, folds, nest_folds(folds, y), nested=inner)
+            found = HeldOut(decide, criterion, folds, nest_folds(folds, y), nested=inner)
             decisions = found.decisions(chosen_without_each(found, candidates))
             accuracies.append(np.concatenate(decisions).mean())
         highest.append(max(found.score(one) for one in candidates))
@@ -154,10 +154,10 @@ def test_a_margin_keeps_the_first_candidate_unless_another_is_certainly_better()
     shares = {0: np.zeros(40), 1: np.tile([1.0, -0.9], 20), 2: np.tile([1.0, 0.5], 20)}
 
     def best(candidates, margin):
-        judge = lambda parts, _: np.concatenate(parts)  # noqa: E731
+        criterion = lambda parts, _: np.concatenate(parts)  # noqa: E731
         decide = lambda one, k: shares[one][folds[k][1]]  # noqa: E731
         nest = nest_folds(folds, np.arange(40) % 2)
-        found = HeldOut(decide, judge, folds, nest, nested=False, margin=margin)
+        found = HeldOut(decide, criterion, folds, nest, nested=False, margin=margin)
         return found.best(candidates, lambda _: [])
 
     assert best([0, 1], 0.0) == 1

@@ -20,7 +20,7 @@ from divlearn.engines import get_engine
 from divlearn.fitting.calibration import calibrate, log_probabilities
 from divlearn.fitting.folds import fit_grouped
 from divlearn.fitting.labelled import label
-from divlearn.fitting.training import Grid, HeldOutClassifier, Training, choose, in_turn
+from divlearn.fitting.training import Grid, HeldOutClassifier, Training, choose, coordinate_grid
 
 
 def flat(X):
@@ -108,20 +108,20 @@ def test_the_calibration_of_a_fold_has_seen_neither_its_labels_nor_models_of_the
 
 
 def test_parameters_are_tried_in_turn():
-    grid = in_turn([(C, gamma) for C in (1, 2, 3) for gamma in (1, 2, 3, 4)])
+    grid = coordinate_grid([(C, gamma) for C in (1, 2, 3) for gamma in (1, 2, 3, 4)])
     assert grid.candidates == [(2, 1), (2, 2), (2, 3), (2, 4)]
     assert grid.refine((2, 1)) == [(1, 1), (3, 1)]
-    alone = in_turn([(1,), (2,), (3,)])
+    alone = coordinate_grid([(1,), (2,), (3,)])
     assert alone.candidates == [(1,), (2,), (3,)]
     assert alone.refine((1,)) == []
-    assert in_turn([()]).candidates == [()]
+    assert coordinate_grid([()]).candidates == [()]
 
 
 def test_features_are_computed_once(data):
     X, y = data
     training = Training(label(X, y, np.ones(90), None), [], get_engine())
     calls = []
-    assert [training.once("key", lambda: calls.append(1) or 7) for _ in range(2)] == [7, 7]
+    assert [training.cached("key", lambda: calls.append(1) or 7) for _ in range(2)] == [7, 7]
     assert len(calls) == 1
 
 

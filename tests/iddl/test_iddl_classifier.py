@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from copy import copy
 from functools import partial
 from types import SimpleNamespace
@@ -15,7 +14,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import StackingClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss
-from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -307,11 +306,6 @@ def test_weights(data):
 def test_inside_other_tools(data):
     X, y, X_test, y_test = data
     fast = IDDLClassifier(loss="ridge", **FAST | {"cv": None})
-    assert cross_val_score(fast, X, y, cv=2).mean() > 0.6
-    search = GridSearchCV(
-        make_pipeline(FunctionTransformer(), fast), {"iddlclassifier__divergence": ["A", "N"]}, cv=2
-    )
-    assert search.fit(X, y).score(X_test, y_test) > 0.7
     calibrated = CalibratedClassifierCV(fast, cv=2).fit(X, y)
     assert calibrated.predict_proba(X_test).shape == (60, 3)
     flat = make_pipeline(
@@ -319,9 +313,6 @@ def test_inside_other_tools(data):
     )
     stack = StackingClassifier([("iddl", fast), ("flat", flat)], cv=2).fit(X, y)
     assert stack.score(X_test, y_test) > 0.7
-    copy = pickle.loads(pickle.dumps(fast.fit(X, y)))
-    np.testing.assert_array_equal(copy.predict(X_test), fast.predict(X_test))
-    assert clone(fast).get_params().keys() == fast.get_params().keys()
 
 
 def test_groups_reach_the_splitter(data):

@@ -143,10 +143,15 @@ def test_a_regressor_of_rank_one():
     assert model.score(X[1::2], y[1::2]) > 0.95
 
 
-def test_a_transformer_of_rank_two():
+@pytest.mark.parametrize(("rank", "width"), [(1, 1), (2, 4)])
+def test_a_transformer_of_lower_rank(rank, width):
     X, y = filtered(n=80)
-    model = IDDLTransformer(rank=2, random_state=0).fit(X, y)
-    assert model.transform(X).shape == (80, sum(4 * len(one) for one in model.filters_))
+    model = IDDLTransformer(rank=rank, max_iter=1, random_state=0).fit(X, y)
+    n_features = sum(width * len(one) for one in model.filters_)
+    assert model.transform(X).shape == (80, n_features)
+    assert len(model.get_feature_names_out()) == n_features
+    with pytest.raises(ValueError, match=f"rank={rank} is learned by y, which is None; pass y"):
+        IDDLTransformer(rank=rank).fit(X)
 
 
 def test_bad_ranks():

@@ -118,6 +118,13 @@ def test_encoders_in_pipelines(data):
     assert cross_val_score(regress, X, y, cv=3).mean() > 0.7
 
 
+def test_several_columns_of_integers_are_numbers(data):
+    X, labels, _ = data
+    Y = np.column_stack([labels, 2 * labels])
+    found, expected = (IDDLTransformer(**FAST).fit(X, values) for values in (Y, Y.astype(float)))
+    np.testing.assert_array_equal(found.transform(X), expected.transform(X))
+
+
 @pytest.mark.parametrize("solver", ["joint", "bcd", "stochastic"])
 def test_numbers_that_are_all_the_same(solver):
     """The first head is perfect, and there is no share of nothing to gain."""

@@ -102,6 +102,11 @@ def test_learning_does_not_pay_without_signal(data):
     y = np.random.default_rng(0).permutation(len(X)) % 2
     noise = IDDLClassifier(n_atoms=6, max_iter=2, rank="full", random_state=0).fit(X, y)
     assert noise.summary().endswith("neither is clearly better than chance.")
+    rare = np.random.default_rng(1).permutation(len(X)) < 9  # chance is the frequency of classes
+    assert noise.fit(X, rare).summary().endswith("neither is clearly better than chance.")
+    counts, weights = np.bincount(rare), 1 / len(X)
+    entropy = -(counts * weights * np.log(counts * weights)).sum()
+    assert_allclose(noise.held_out_losses_["chance"].sum(), entropy, rtol=1e-2)
     numbers = IDDLRegressor(n_atoms=6, max_iter=2, rank="full", random_state=0)
     assert numbers.fit(X, y * 1.0).summary().endswith("neither is clearly better than chance.")
     signal = IDDLClassifier(n_atoms=6, max_iter=2, rank="full", random_state=0).fit(*data)

@@ -91,9 +91,8 @@ def test_levels_without_signal(method):
         rng = np.random.default_rng(seed)
         samples = rng.standard_normal((40, 3, 8))
         y = rng.permutation(np.repeat([0, 1], 20))
-        found = channel_importance(
-            DivergenceMDM("log-euclidean"), samples @ samples.mT, y, method=method, n_repeats=2
-        )
+        X, model = samples @ samples.mT, DivergenceMDM("log-euclidean")
+        found = channel_importance(model, X, y, method=method, n_repeats=2, cv=3)
         claims.append(found.p_values.min() < 0.05)
     assert np.mean(claims) <= 0.1
 
@@ -198,8 +197,9 @@ def test_what_is_refused(data, options, message):
 
 
 def test_places_of_channels_are_whole_numbers(data):
-    with pytest.raises(TypeError, match="float"):
-        channel_importance(DivergenceMDM(), *data, {"left": [1.9]})
+    for indices in ([1.9], ["C3"]):
+        with pytest.raises(TypeError, match=r"channels=.* must hold indices of rows for each name"):
+            channel_importance(DivergenceMDM(), *data, {"left": indices})
 
 
 def test_a_single_channel_is_refused(data):

@@ -190,7 +190,8 @@ def test_defaults_are_estimators():
     [
         ({"cv": 1}, "cv=1 must be an integer >= 2"),
         ({"groups": np.zeros(60)}, "class bark has 1 group, must have >= 2"),
-        ({"classifiers": {}}, "classifiers is empty"),
+        ({"classifiers": {}}, "must be a dict of >= 1 estimators by name"),
+        ({"classifiers": [DivergenceMDM()]}, "must be a dict of >= 1 estimators by name"),
     ],
 )
 def test_errors(data, options, message):

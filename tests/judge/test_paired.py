@@ -110,6 +110,19 @@ def test_level_and_power_over_groups(draw, least, most):
     assert least <= rejected <= most
 
 
+def test_level_where_one_group_has_most_matrices():
+    """Groups differ in how many are right by chance; the largest determines the accuracy."""
+    sizes, rng = [100, *[5] * 9], np.random.default_rng(3)
+    groups, codes = np.repeat(np.arange(10), sizes), np.arange(145) % 2
+    flags = rng.random((150, 145)) < np.repeat(rng.uniform(size=(150, 10)), sizes, axis=1)
+    assert np.mean([p_above_chance(row, codes, groups) < 0.05 for row in flags]) <= 0.05
+    skilled = rng.random((150, 145)) < 0.9
+    assert np.mean([p_above_chance(row, codes, groups) < 0.05 for row in skilled]) >= 0.9
+    # Without dependence within groups the squared standard error is right on average.
+    errors = [standard_error(row, groups) for row in rng.standard_normal((150, 145))]
+    assert np.mean(np.square(errors)) == pytest.approx(1 / 145, rel=0.2)
+
+
 def by_neighbour(distances, codes, folds):
     distances = np.where(folds[:, None] == folds, np.inf, distances)
     return codes[distances.argmin(axis=1)]

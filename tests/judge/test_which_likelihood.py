@@ -82,6 +82,15 @@ def test_likelihood_prefers_a_member_without_name():
     )
 
 
+@pytest.mark.parametrize("seed", [1, 6, 7])
+def test_the_runner_up_is_another_one(seed):
+    """Two matrices are as likely in "burg" as in "reverse-burg", up to rounding."""
+    X, _ = make_wishart_clusters(1, 2, 2, random_state=seed)
+    answer = which_divergence(X, alphas=[0, 1], betas=[0, 1])
+    assert answer.named["burg"].score == pytest.approx(answer.named["reverse-burg"].score)
+    assert (answer.best_named, answer.runner_up[0]) == ("burg", "reverse-burg")
+
+
 def test_the_default_grid_without_labels():
     X, _ = make_wishart_clusters(1, 12, 2, random_state=0)
     answer = which_divergence(X)

@@ -77,7 +77,7 @@ def test_the_default_grid():
     points = set(zip(tried["param_alpha"], tried["param_beta"], strict=True))
     assert points == set(POINTS) >= {(0, 0), (0.5, 0.5), (1, 1), (0, 1), (0.25, 0.25), (2, 2)}
     assert set(model.best_params_) == {"alpha", "beta", "scale", "C"}
-    assert "over 4 folds, with the best of 12 combinations chosen without each" in model.message_
+    assert "over 4 folds; each has the best of 12 combinations on the other folds" in model.message_
     assert model.kernel_.divergence == (model.best_params_["alpha"], model.best_params_["beta"])
     assert model.kernel_.scale_ == model.best_params_["scale"]
     assert str(model.kernel_.definiteness())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import re
@@ -204,21 +203,6 @@ def test_arrays_keep_their_layout(tmp_path):
     again = there_and_back(divlearn.ABKMeans(3, init=init), tmp_path).init
     np.testing.assert_array_equal(again, init)
     assert again.flags.f_contiguous
-
-
-def test_an_old_file_outlives_a_full_disk(tmp_path, monkeypatch):
-    path = tmp_path / "model"
-    save(divlearn.ABKMeans(3), path)
-    old = path.read_bytes()
-
-    def full(handle):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        save(divlearn.ABKMeans(4), path)
-    assert path.read_bytes() == old
-    assert os.listdir(tmp_path) == ["model"]
 
 
 def test_an_old_file_outlives_an_interrupt(tmp_path, monkeypatch):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import mpmath
 import numpy as np
 import pytest
@@ -12,11 +10,9 @@ from oracle.high_precision import scalar
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import (
-    GridSearchCV,
     GroupKFold,
     StratifiedKFold,
     cross_val_predict,
-    cross_val_score,
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -170,16 +166,11 @@ def test_choosing_among_other_estimators():
     model = DivergenceMDM("choose", cv=GroupKFold(3)).fit(X, labels, groups=groups)
     same = DivergenceMDM("choose", cv=list(GroupKFold(3).split(X, y, groups)))
     np.testing.assert_array_equal(same.fit(X, labels).oof_proba_, model.oof_proba_)
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-    assert not hasattr(clone(model), "scale_")
     pipeline = make_pipeline(FunctionTransformer(), DivergenceMDM("choose", random_state=0))
     name = pipeline.steps[-1][0]
     pipeline.fit(X, labels, **{f"{name}__groups": groups})
-    assert cross_val_score(pipeline, X, labels, cv=2).mean() > 0.4
-    grid = {"divergence": ["airm", "choose"]}
-    search = GridSearchCV(DivergenceMDM(random_state=0), grid, cv=2).fit(X, labels)
-    assert search.best_params_["divergence"] in grid["divergence"]
+    together = DivergenceMDM("choose", random_state=0).fit(X, labels, groups=groups)
+    np.testing.assert_array_equal(pipeline[-1].oof_proba_, together.oof_proba_)
 
 
 def test_weights_and_classes_of_one_matrix():

@@ -119,9 +119,9 @@ def test_every_figure_has_its_data_its_method_and_a_text():
     assert len(content["figures"]) == sum(len(section.charts) for section in charted)
 
 
-def test_a_page_of_500_atoms_and_10000_matrices_is_small():
+def test_a_page_of_500_atoms_and_5000_matrices_is_small():
     large = large_page()
-    assert len(html_of(large).encode()) < 5e6
+    assert len(html_of(large).encode()) < 4.6e6
     assert large.sections[-1].content["n_rows"] > 3000
 
 

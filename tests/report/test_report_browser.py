@@ -509,9 +509,9 @@ def test_paper_has_headings_of_tables_and_figures_that_fit(reader):
     reader.tell("Emulation.setEmulatedMedia", {"media": ""})
 
 
-def test_a_wide_table_fits_on_paper(reader):
-    names = [f"material {k}" for k in range(30)]
-    rows = [[f"cluster {k}", *range(k, k + 30)] for k in range(5)]
+@pytest.mark.parametrize("names", [[f"material {k}" for k in range(30)], ["rest", 120 * "W"]])
+def test_a_wide_table_fits_on_paper(reader, names):
+    rows = [[names[-1], *range(k, k + len(names))] for k in range(5)]
     reader.open(Page("wide", "Wide.", [table_section("Classes", ["cluster", *names], rows)]))
     reader.resize(PAPER)
     reader.tell("Emulation.setEmulatedMedia", {"media": "print"})

@@ -238,6 +238,10 @@ BAD_LABELS = {
     "one NaN": (changed(Y.astype(float), 3, np.nan), WHERE + "Input y contains NaN"),
     "one class": (np.zeros(60), "^y holds the one class 0.0, must hold >= 2"),
     "numbers": (NUMBERS, WHERE + "Unknown label type: continuous"),
+    "objects": (
+        Y.astype(object),
+        WHERE + "Unknown label type: y has dtype object and holds 0, must",
+    ),
     "a table": (np.stack([Y, Y], axis=1), WHERE + "y should be a 1d array, got an array of shape"),
     "two kinds": (
         np.where(np.arange(60) < 9, Y.astype(object), NAMES.astype(object)),

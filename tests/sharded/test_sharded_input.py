@@ -80,6 +80,8 @@ def test_items_have_targets_for_all_matrices(data):
     X, y = data
     with pytest.raises(ValueError, match="item 1 of the iterator: y has 29 rows, but X has 30"):
         open_shards(lambda: iter([(X[:30], y[:30]), (X[30:], y[31:])]))
+    with pytest.raises(TypeError, match="X is an iterator, which can be read once; pass a callab"):
+        open_shards(iter([data[0]]))
     with pytest.raises(ValueError, match="the iterator yields nothing"):
         open_shards(lambda: iter([]))
 
@@ -177,6 +179,16 @@ def test_all_columns_of_dask_arrays_are_targets(data):
 
 
 # ---------------------------------------------------------------------- files
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path, data):
+    np.save(tmp_path / "X.npy", data[0])
+    (tmp_path / "short.npy").write_bytes((tmp_path / "X.npy").read_bytes()[:1000])
+    with pytest.raises(ValueError, match=r"short\.npy: mmap length is greater than file size"):
+        open_shards(tmp_path / "short.npy")
+    np.savez(tmp_path / "two.npz", a=data[0], b=data[0])
+    with pytest.raises(ValueError, match=r"two\.npz: it holds a, b, must hold X, or one array"):
+        open_shards(tmp_path / "two.npz")
 
 
 @pytest.mark.parametrize("length", [20, 50])

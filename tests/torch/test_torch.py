@@ -334,3 +334,11 @@ def test_autocast():
     with other.stepping():
         torch.optim.SGD([other.atoms], lr=0.1).step()
     assert torch.equal(layer.atoms, other.atoms)
+
+
+def test_autocast_of_filters():
+    rounded = make(3, 5, 2)[0].bfloat16()
+    layer = DivergenceLayer(2, rounded.shape[-1], rank=1, dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        values = layer(rounded)
+    assert torch.equal(values, layer(rounded.float()))

@@ -230,16 +230,3 @@ def test_who_forgets_stepping_is_told():
     assert "`stepping`" in caught.value.__notes__[0]
     with pytest.raises(ValueError, match=r"atoms\[0\] is not positive definite before the step"):
         layer.stepping().__enter__()
-
-
-def test_geoopt_takes_its_own_steps():
-    layer = DivergenceLayer.from_atoms(covariances(0, 1e2, n=2))
-    layer.manifold = True
-    with pytest.raises(RuntimeError, match="manifold=True leaves steps to geoopt"):
-        layer.stepping().__enter__()
-
-
-def test_without_geoopt_the_error_says_what_to_do(uninstall):
-    uninstall("geoopt")
-    with pytest.raises(ImportError, match=r"manifold=True needs geoopt; install it"):
-        DivergenceLayer.from_atoms(covariances(0, 10, n=2), manifold=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
 from itertools import product
-from typing import Annotated, Any, Generic, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +22,7 @@ from divlearn.arrays import RealArray
 from divlearn.baselines.log_svm import VectorClassifier
 from divlearn.checks import RandomState, check_count, check_number
 from divlearn.cluster import LogEuclideanKMeans
-from divlearn.cluster.runs import repeat
+from divlearn.cluster.runs import Run, repeat
 from divlearn.engines import Prepared
 from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.labelled import check_new, fit_method
@@ -140,7 +140,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, VectorClassifier, Generic[_V
             atoms = self._start(matrices, n_atoms, draw_seed(self.random_state))
             return self._view(matrices, atoms)
 
-        return training.once(("dictionary", id(self)), start)  # of this estimator only
+        return training.cached(("dictionary", id(self)), start)  # of this estimator only
 
     def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
         """Compare codings with the middle C, then try other values of C."""
@@ -156,19 +156,19 @@ class CodedClassifier(NamesMixin, TransformerMixin, VectorClassifier, Generic[_V
             codes = _without_rounding(self._codes(self._first_view(training), dict(coding)))
             return codes / spread(codes)
 
-        return training.once(("codes", id(self), *coding), compute)
+        return training.cached(("codes", id(self), *coding), compute)
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
         """Learn the dictionary; then choose C again, for codes by it."""
         *coding, _ = best
-        learned = learn_dictionary(
+        run = learn_dictionary(
             self._first_view(training), self._codes, dict(coding), self.max_iter, self.tol
         )
-        self.dictionary_, self.history_ = learned.atoms, learned.history
-        self.n_iter_, self.message_ = learned.n_iter, learned.message
-        codes = _without_rounding(learned.codes)
+        self.dictionary_, codes = run.result
+        self.n_iter_, self.message_, self.history_ = run.n_iter, run.message, run.history
+        codes = _without_rounding(codes)
         self.unit_ = spread(codes)
-        training.once(("codes", id(self)), lambda: codes / self.unit_)
+        training.cached(("codes", id(self)), lambda: codes / self.unit_)
         grid: Grid[Candidate] = Grid([(("C", C),) for C in _PENALTIES])
         penalty = grid.candidates[0]
         if training.folds:
@@ -245,18 +245,10 @@ class AtomsProblem(Problem):
         return improved if last.value < start.value else self.view
 
 
-class LearnedDictionary(NamedTuple):
-    atoms: RealArray
-    codes: RealArray
-    n_iter: int
-    message: str  # why learning stopped
-    history: dict[str, NDArray[np.generic]]
-
-
 def learn_dictionary(
     view: View, code: Code, parameters: Parameters, max_iter: int, tol: float
-) -> LearnedDictionary:
-    """Update atoms and codes in turn until that gains at most a share ``tol`` of the objective."""
+) -> Run[tuple[RealArray, RealArray]]:
+    """Update (atoms, codes) in turn until that gains at most a share ``tol`` of the objective."""
     started, rows = time.perf_counter(), []
     codes = code(view, parameters)
 
@@ -279,12 +271,12 @@ def learn_dictionary(
         reason = f"the objective fell by a relative {share:.2g} <= tol={tol:g}"
         return f"objective {value:.6g}", reason if gain <= tol * abs(before) else None
 
-    n_iter, _, message = repeat(update, max_iter)
+    n_iter, converged, message = repeat(update, max_iter)
     message = message if max_iter else "the dictionary is the initial one"
     names = "iteration", "block", "objective", "seconds"
     columns = map(np.array, zip(*rows, strict=True))
     history = dict(zip(names, columns, strict=True))
-    return LearnedDictionary(view.atoms, codes, n_iter, message, history)
+    return Run((view.atoms, codes), value, n_iter, converged, message, history)
 
 
 def check_penalties(penalty: float | str, candidates: Sequence[float]) -> Sequence[float]:

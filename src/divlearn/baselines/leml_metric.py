@@ -18,7 +18,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.fitting.interrupts import stoppable
-from divlearn.fitting.progress import tell
+from divlearn.fitting.progress import notify
 from divlearn.geometry import invsqrtm
 
 
@@ -163,7 +163,7 @@ def solve_logdet(
             iteration += 1
             total, changed = np.abs(multipliers).sum(), np.abs(changes).sum()
             share = float(changed / total) if total > 0 else 0.0
-            tell("passes", iteration, max_iter, f"multipliers changed by a relative {share:.2g}")
+            notify("passes", iteration, max_iter, f"multipliers changed by a relative {share:.2g}")
             if share <= tol:
                 message = f"a pass changed the multipliers by a relative {share:.2g} <= tol={tol:g}"
         message = message or f"max_iter={max_iter} reached"

@@ -17,7 +17,7 @@ from sklearn.svm import SVC
 from divlearn.arrays import RealArray, to_host
 from divlearn.checks import RandomState, check_name, check_number
 from divlearn.engines import Engine, Prepared
-from divlearn.fitting.training import Grid, Training, in_turn
+from divlearn.fitting.training import Grid, Training, coordinate_grid
 from divlearn.kernels.classifier import Candidate, MachineClassifier, compact
 from divlearn.log_vectors import log_vectors
 from divlearn.tangent.classifier import spread
@@ -167,11 +167,11 @@ class LogEuclideanSVM(VectorClassifier):
         return Grid([tuple(values.items()) for values in ParameterGrid(parameters)])
 
     def _inner_grid(self, grid: Grid[Candidate]) -> Grid[Candidate]:
-        return in_turn(grid.candidates) if self._nested else grid
+        return coordinate_grid(grid.candidates) if self._nested else grid
 
     def _vectors(self, training: Training, candidate: Candidate) -> RealArray:
         vectors = training.log_vectors
-        return training.once("scaled logarithms", lambda: to_host(vectors / spread(vectors)))
+        return training.cached("scaled logarithms", lambda: to_host(vectors / spread(vectors)))
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
         self.model_, _ = self._learner(training, training.whole)(best)

@@ -64,7 +64,7 @@ def cluster(
     from divlearn.models import save
 
     out = Output(
-        as_json, report, reads=data_files(data, labels, groups), writes=[("--output", output)]
+        as_json, report, reads=data_files(data, labels, groups), writes=[("--output", output, ())]
     )
     model = _make_model(method, divergence, seed, engine).set_params(regularize=regularize)
     purpose = "compare clusters with it"

@@ -51,11 +51,11 @@ def demo(
     from divlearn.judge import which_divergence
     from divlearn.report import PlaneDisplay
 
-    writes, endings = [("--output", output)], {"--output": _PICTURES}
+    writes = [("--output", output, _PICTURES)]
     try:
-        out = Output(False, report, writes=writes, endings=endings)
+        out = Output(False, report, writes=writes)
     except ImportError as error:  # show the rest without the report
-        out = Output(False, writes=writes, endings=endings)
+        out = Output(False, writes=writes)
         out.say(f"No report: {error}")
     shared_engine = get_engine(engine, threads)
     recordings, y, subjects = make_recordings(random_state=0)

@@ -58,8 +58,8 @@ def describe(
 
     if preset not in PRESETS:
         raise ValueError(f"--preset {preset} must be one of {', '.join(PRESETS)}")
-    writes = [("--output", output)]
-    out = Output(as_json, writes=writes, endings={"--output": (".npz",)})
+    writes = [("--output", output, (".npz",))]
+    out = Output(as_json, writes=writes)
     data = load_image_folder(images, RegionCovariance(preset, patch=patch))
     image_files = data.images
     assert isinstance(image_files, ImageFiles)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -69,11 +70,15 @@ def evaluate(
 
 
 def _select(classifiers: dict[str, BaseEstimator], only: list[str]) -> dict[str, BaseEstimator]:
-    parts = [part.lower() for part in only]
-    names = [name for name in classifiers if any(part in name.lower() for part in parts or [""])]
-    if not names:
-        raise ValueError(f"--only {' '.join(only)} matches no classifier: {'; '.join(classifiers)}")
-    return {name: classifiers[name] for name in names}
+    matches = {
+        part: [name for name in classifiers if part.lower() in name.lower()]
+        for part in only or [""]
+    }
+    for part, names in matches.items():
+        if not names:
+            raise ValueError(f"--only {part} matches no classifier: {'; '.join(classifiers)}")
+    chosen = set(chain.from_iterable(matches.values()))
+    return {name: model for name, model in classifiers.items() if name in chosen}
 
 
 def show_evaluation(out: Output, evaluation: Evaluation) -> None:

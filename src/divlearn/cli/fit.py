@@ -28,7 +28,7 @@ ModelFile = Annotated[
     typer.Option("--output", "-o", help="File of the model; DATA with the ending .divlearn."),
 ]
 ModelName = Annotated[
-    str, typer.Option(help="spd (a committee of all kinds), iddl, kernel, rbf, mdm or knn.")
+    str, typer.Option(help="spd (an average of all kinds), iddl, kernel, rbf, mdm or knn.")
 ]
 Covariances = Annotated[
     str | None,
@@ -84,7 +84,7 @@ def fit(
     from sklearn.utils.validation import has_fit_parameter
 
     output = Path(f"{data.stem}.divlearn") if output is None else output
-    writes = [("--output", output), ("--checkpoint", checkpoint)]
+    writes = [("--output", output, ()), ("--checkpoint", checkpoint, ())]
     reads = reading.data_files(data, labels, groups, channels)
     out = Output(as_json, report, reads=reads, writes=writes)
     _check_checkpoint(checkpoint, resume)

@@ -15,7 +15,6 @@ from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
-from types import MappingProxyType
 from typing import TYPE_CHECKING, TextIO
 from unicodedata import category
 
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _PAGES = (".html", ".htm")
 Named = tuple[str, Path | None]  # an option or argument, and its value
+Written = tuple[str, Path | None, Sequence[str]]  # also the endings it may have; all if empty
 
 
 class Output:
@@ -46,15 +46,14 @@ class Output:
         report: Path | None = None,
         *,
         reads: Sequence[Named] = (),
-        writes: Sequence[Named] = (),
-        endings: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        writes: Sequence[Written] = (),
     ) -> None:
         self.as_json = as_json
         self._report = report
         for name in ("jinja2", "plotly"):  # before the work, which would be lost
             if report is not None and find_spec(name) is None:
                 raise ImportError(f'--report needs {name}: pip install "divlearn[report]"')
-        check_paths(reads, [*writes, ("--report", report)], {"--report": _PAGES, **endings})
+        check_paths(reads, [*writes, ("--report", report, _PAGES)])
         self.dataset: Dataset | None = None  # the data of the command, for its digest
         self.interrupted = False  # whether work was interrupted with a result
         self.seconds = 0.0  # of the last work
@@ -211,13 +210,10 @@ def shell_name(path: Path) -> str:
     return shlex.quote(f"./{name}" if name.startswith("-") else name)
 
 
-def check_paths(
-    inputs: Sequence[Named],
-    outputs: Sequence[Named],
-    endings: Mapping[str, Sequence[str]] = MappingProxyType({}),
-) -> None:
+def check_paths(inputs: Sequence[Named], outputs: Sequence[Written]) -> None:
     """Refuse outputs that overwrite an input or each other, or that cannot be written."""
-    read, written = ([(name, path) for name, path in files if path] for files in (inputs, outputs))
+    read = [(name, path) for name, path in inputs if path]
+    written = [(option, path) for option, path, _ in outputs if path]
     for option, path in written:
         with _naming(option, path):
             check_replaceable(path, f"{option} {path}")
@@ -230,10 +226,9 @@ def check_paths(
                 raise ValueError(f"{this} lies in {that}; choose another {option}")
             if _lies_in(other_path, path):
                 raise ValueError(f"{that} lies in {this}; choose another {option}")
-    for option, path in written:
-        suffixes = endings.get(option, ())
-        if suffixes and path.suffix.lower() not in suffixes:
-            raise ValueError(f"{option} {path} must end in {' or '.join(suffixes)}")
+    for option, named, endings in outputs:
+        if named and endings and named.suffix.lower() not in endings:
+            raise ValueError(f"{option} {named} must end in {' or '.join(endings)}")
     for option, path in written:
         with _naming(option, path):
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from divlearn.arrays import Indices, Labels, RealArray
 
 _N_SHOWN = 20  # predictions
+
+_T = TypeVar("_T")
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="File of fit or divlearn.save.")]
 Data = Annotated[Path, typer.Argument(metavar="DATA", help="Data as the model was fitted to.")]
@@ -62,8 +64,8 @@ def predict(
     from divlearn.files import read_spd
     from divlearn.models import load
 
-    reads, endings = [("MODEL", model), *data_files(data, labels)], {"--output": (".csv",)}
-    out = Output(as_json, reads=reads, writes=[("--output", output)], endings=endings)
+    reads = [("MODEL", model), *data_files(data, labels)]
+    out = Output(as_json, reads=reads, writes=[("--output", output, (".csv",))])
     classifier = load(model, trusted=trust or ())
     if not hasattr(classifier, "predict"):
         raise ValueError(f"{model} is a {type(classifier).__name__}, which cannot predict")
@@ -105,7 +107,7 @@ def _agree(predicted: object, label: object) -> bool:
 
 def _predict(
     classifier: BaseEstimator, matrices: RealArray, *, skip: bool
-) -> tuple[list[Any], list[Any] | None, dict[int, str]]:
+) -> tuple[list[object], list[RealArray | None] | None, dict[int, str]]:
     """Predict classes and probabilities, None for rows with problems; then return the problems."""
     import numpy as np
 
@@ -119,7 +121,7 @@ def _predict(
         rows = np.setdiff1d(rows, list(problems))
         predicted, proba = _predict_all(classifier, matrices[rows])
 
-    def fill_rows(values: Iterable[Any]) -> list[Any]:
+    def fill_rows(values: Iterable[_T]) -> list[_T | None]:
         by_row = dict(zip(rows.tolist(), values, strict=True))
         return [by_row.get(row) for row in range(len(matrices))]
 
@@ -169,7 +171,10 @@ def _format_problem(error: ValueError) -> str:
 
 
 def _make_table(
-    names: list[str], predicted: list[Any], proba: list[Any] | None, classifier: BaseEstimator
+    names: list[str],
+    predicted: list[object],
+    proba: list[RealArray | None] | None,
+    classifier: BaseEstimator,
 ) -> list[list[str]]:
     """Make a table of predictions, headings first."""
     rows = [["matrix", "predicted"]]

@@ -284,7 +284,7 @@ def _means_block(
         rows, weights = members.rows[z], members.weights[z]
         if not len(rows):
             continue
-        matrices = np.ldexp(block.take(z, rows).there, -exponents[i])
+        matrices = np.ldexp(block.take(z, rows).device_matrices, -exponents[i])
         matrices = np.linalg.inv(matrices) if inverse[i] else matrices
         sums[i] = to_host(arithmetic_mean(matrices, to_device_of(weights, matrices)))
     return sums

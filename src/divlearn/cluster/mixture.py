@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,7 +33,7 @@ from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import MatricesMixin, fit_method, takes_metric
-from divlearn.fitting.progress import narrated, tell
+from divlearn.fitting.progress import notify, print_progress
 from divlearn.likelihood.fit import sample_family
 from divlearn.likelihood.members import Members, get_members
 from divlearn.likelihood.normalizer import log_normalizer
@@ -176,7 +176,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         fingerprints = partial(shards.map, fingerprint_block)
         with checkpointed(self, X=fingerprints), stoppable(lambda: self.bics_):
             for done, count in enumerate(counts):
-                tell("numbers of components", done, len(counts), news)
+                notify("numbers of components", done, len(counts), news)
                 init = check_init(self.init, count, d)
                 fit = partial(fit_mixture, em, count, init, self.n_init, random_state)
                 run = runs[count] = stage("components", fit, random_state)
@@ -186,7 +186,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
                 if is_interrupted():
                     break
         n_done = len(self.bics_)
-        tell("numbers of components", n_done, len(counts), news)
+        notify("numbers of components", n_done, len(counts), news)
         self._keep(runs[min(self.bics_, key=lambda count: self.bics_[count])])
         if n_done < len(counts):
             self.message_ += f"; interrupted after {n_done} of {len(counts)} n_components"
@@ -214,12 +214,10 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
                 f"n_matrices={n_matrices} with a weight > 0 (n_samples={n_matrices}) must be >= 2 "
                 "to estimate a centre and a spread; pass more matrices"
             )
-        requested: Any = self.n_components
-        several = isinstance(requested, Sequence | np.ndarray) and not isinstance(requested, str)
-        if several and not len(requested):
+        counts = np.atleast_1d(np.asarray(self.n_components, dtype=object))
+        if not len(counts):
             raise ValueError("n_components is empty, must hold at least one integer >= 1")
         fix = ", the number of matrices, or a list of such integers"
-        counts = list(requested) if several else [requested]
         checked = [check_count(n, "n_components", most=n_matrices, fix=fix) for n in counts]
         return list(dict.fromkeys(checked))
 
@@ -244,7 +242,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
 
     def predict(self, X: ArrayLike) -> Indices:
         """Find the most likely component of each matrix, shape (n_matrices,)."""
-        return self._map(X, partial(np.argmax, axis=1))
+        return self._map(X, lambda logarithms: logarithms.argmax(axis=1))
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Compute the probabilities of components, shape (n_matrices, n_components)."""
@@ -267,7 +265,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         """
         shards = open_new(self, X)
         self._check()
-        with user_call(), narrated(type(self).__name__, self.verbose):
+        with user_call(), print_progress(type(self).__name__, self.verbose):
             return compare_members(shards, self._mixture, self.share, self.max_iter, TOLERANCE)
 
     def summary(self, X: ArrayLike) -> str:
@@ -297,7 +295,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         densities = np.array([(*point, constants[point]) for point in points]).T
         return Mixture(self.weights_, self.means_, densities)
 
-    def _map(self, X: ArrayLike, function: Callable[[RealArray], Any]) -> Any:
+    def _map(self, X: ArrayLike, function: Callable[[RealArray], np.ndarray]) -> np.ndarray:
         """Apply a function to the logarithms of weights times densities, block by block."""
         shards = open_new(self, X)
         parts = shards.map(lambda block, m: function(log_joint(block, m)), self._mixture)

@@ -25,7 +25,7 @@ from divlearn.cluster.em import (
 from divlearn.cluster.runs import Run, Starts, best_of
 from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.interrupts import is_interrupted, stoppable
-from divlearn.fitting.progress import tell
+from divlearn.fitting.progress import notify
 from divlearn.geometry import compose
 from divlearn.likelihood.members import Point
 from divlearn.log_vectors import fit_vectors
@@ -113,7 +113,7 @@ def _relocate(
                 break
             continued = em.run(start)
             rise = run.objective - continued.objective
-            tell("moves", number + 1, n_components, f"log-likelihood {rise:+.3g} per matrix")
+            notify("moves", number + 1, n_components, f"log-likelihood {rise:+.3g} per matrix")
             if not rise > em.tol:
                 break
             history = {

@@ -13,7 +13,7 @@ from sklearn.cluster import KMeans
 
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.fitting.interrupts import is_interrupted, stoppable
-from divlearn.fitting.progress import tell
+from divlearn.fitting.progress import notify
 from divlearn.log_vectors import fit_vectors, from_log_vectors, greedy_seeds, log_vectors
 from divlearn.means import arithmetic_mean
 from divlearn.sharded.blocks import Block
@@ -44,7 +44,7 @@ def repeat(turn: Callable[[int], tuple[str, str | None]], max_iter: int) -> tupl
         while iteration < max_iter:
             news, stop = turn(iteration + 1)
             iteration += 1
-            tell("iterations", iteration, max_iter, news)
+            notify("iterations", iteration, max_iter, news)
             if stop is not None:
                 return iteration, True, stop
         return iteration, False, f"max_iter={max_iter} reached"
@@ -57,7 +57,7 @@ def best_of(n_init: int, run_once: Callable[[], Run[_T]]) -> Run[_T]:
     number, news = 0, ""
     with stoppable(lambda: best):
         for number in range(1, n_init + 1):
-            tell("starts", number - 1, n_init, news)
+            notify("starts", number - 1, n_init, news)
             with limit_blas(1):  # threads would cost more than these matrices
                 run = run_once()
             news = f"objective {run.objective:.6g} after {run.n_iter} iterations; {run.message}"
@@ -65,7 +65,7 @@ def best_of(n_init: int, run_once: Callable[[], Run[_T]]) -> Run[_T]:
                 best = run
             if is_interrupted():
                 break
-        tell("starts", number, n_init, news)
+        notify("starts", number, n_init, news)
     assert best is not None
     if is_interrupted() and "interrupted" not in best.message:
         best = replace(best, message=f"interrupted by the user in start {number}")

@@ -15,10 +15,10 @@ from divlearn.committee.weights import Average, average, count_samples
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
 from divlearn.fitting.folds import Splitter, number_units
-from divlearn.fitting.held_out import Folded
+from divlearn.fitting.held_out import FoldedData
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import Checked
-from divlearn.fitting.progress import on_progress, say, tell
+from divlearn.fitting.progress import notify, on_progress, say
 from divlearn.iddl.base import default_atoms
 from divlearn.kernels import POINTS
 from divlearn.kernels.tables import make_tables, shared_columns
@@ -29,7 +29,7 @@ Members = dict[str, BaseEstimator]
 MemberNames = Sequence[str | tuple[str, BaseEstimator]]  # names, or pairs with users' estimators
 # A function of the predictions of members, rows of matrices and their counts.
 FitAverage = Callable[[RealArray, Indices, RealArray], Average]
-_D = TypeVar("_D", bound=Folded)
+_D = TypeVar("_D", bound=FoldedData)
 _PASSES = 6  # over pairs of matrices and atoms, in a fold of "iddl", as measured
 _PROBED = 32  # matrices, to measure the time of a divergence
 
@@ -82,7 +82,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
 
     def _fit(self, make: type[_D], data: Checked, y: RealArray | Indices, users: Members) -> None:
         """Fit members to checked data on common folds, and weight them."""
-        key = {"X": data.matrices, "y": y, "weights": data.weights, "groups": data.kept_groups}
+        key = {"X": data.matrices, "y": y, "weights": data.weights, "groups": data.matrix_groups}
         with checkpointed(self, **key):
             folds = data.folds(self.cv, draw_seed(self.random_state))
             training = make(data, folds, get_engine(self.engine, accuracy=LEARNING_ACCURACY))
@@ -132,7 +132,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
                 if fitted and limit and self._estimate(name, fitted, training) > left:
                     notes.append(f"{name} was skipped: it would exceed time_limit={limit:g}")
                     continue
-                tell(f"kinds of {self._kind}s", done, len(names), f"fitting {name}{news}")
+                notify(f"kinds of {self._kind}s", done, len(names), f"fitting {name}{news}")
                 say(self, f"{clock() - began:.1f} s: fitting {name}{news}")
                 fit = partial(self._fit_member, name, training, users, seed)
                 # One member is needed, however long it takes.
@@ -151,7 +151,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
                 if is_interrupted():  # the member has the best result so far
                     break
             else:
-                tell(f"kinds of {self._kind}s", len(names), len(names), news.removeprefix("; "))
+                notify(f"kinds of {self._kind}s", len(names), len(names), news.removeprefix("; "))
         if is_interrupted():
             notes.append("interrupted by the user")
         if not fitted:
@@ -170,7 +170,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
                 member.set_params(n_jobs=self.n_jobs)
         member.hermitian_ = self.hermitian_
         member.fit_training(training)
-        if not np.isfinite(self._held_out(member)[training.data.kept[training.tested]]).all():
+        if not np.isfinite(self._held_out(member)[training.data.positions[training.tested]]).all():
             raise FloatingPointError(f"held-out predictions of {name} are not all numbers")
         return member
 
@@ -196,7 +196,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
     def _count(self, training: _D) -> tuple[RealArray, Indices]:
         """Return counts of held-out matrices, for the weights of members, and their units."""
         data, tested = training.data, training.tested
-        units = number_units(tested, data.kept_groups)
+        units = number_units(tested, data.matrix_groups)
         return count_samples(data.weights[tested], units), units
 
     def _average(

@@ -159,12 +159,12 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
 
     def _figure(self, name: str, member: BaseEstimator, training: Training) -> str:
         data, tested = training.data, training.tested
-        is_right = member.oof_proba_[data.kept[tested]].argmax(axis=1) == data.codes[tested]
+        is_right = member.oof_proba_[data.positions[tested]].argmax(axis=1) == data.codes[tested]
         return f"accuracy: {name} {np.average(is_right, weights=data.sample_weights[tested]):.1%}"
 
     def _weigh(self, training: Training) -> None:
         data, tested = training.data, training.tested
-        rows, members = data.kept[tested], self.members_.values()
+        rows, members = data.positions[tested], self.members_.values()
         held_out = floored(np.stack([member.oof_proba_[rows] for member in members]))
         optimistic = np.stack([member._optimistic_proba[rows] for member in members])
         prior = np.array([_LEARNED_SHARE if name == "iddl" else 1.0 for name in self.members_])
@@ -174,7 +174,7 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
 
         counts, units = self._count(training)
         self.temperature_, average = self._average(training, held_out, optimistic, counts, fit)
-        self.oof_proba_ = data.spread(tested, average)
+        self.oof_proba_ = data.scatter(tested, average)
         is_right = {
             name: p.argmax(axis=1) == data.codes[tested]
             for name, p in zip([*self.members_, "average"], [*held_out, average], strict=True)

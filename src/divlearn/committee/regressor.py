@@ -117,7 +117,7 @@ class SPDRegressor(
         users = self._check_parameters()
         data = check_numbered(self, X, y, sample_weight, groups)
         self.n_features_in_ = data.matrices.shape[-1]
-        self._fit(NumberedTraining, data, data.y[data.kept], users)
+        self._fit(NumberedTraining, data, data.y[data.positions], users)
         return self
 
     def _held_out(self, member: BaseEstimator) -> RealArray:
@@ -125,12 +125,12 @@ class SPDRegressor(
 
     def _figure(self, name: str, member: BaseEstimator, training: NumberedTraining) -> str:
         data, rows = training.data, training.tested
-        predictions = data.standardize(member.oof_prediction_[data.kept[rows]])
+        predictions = data.standardize(member.oof_prediction_[data.positions[rows]])
         return f"R2: {name} {r_squared(data.numbers[rows], predictions, data.weights[rows]):.3f}"
 
     def _weigh(self, training: NumberedTraining) -> None:
         data, tested = training.data, training.tested
-        rows, members = data.kept[tested], self.members_.values()
+        rows, members = data.positions[tested], self.members_.values()
         held_out = data.standardize(np.stack([m.oof_prediction_[rows] for m in members]))
         optimistic = data.standardize(np.stack([m._optimistic_prediction[rows] for m in members]))
 
@@ -139,7 +139,7 @@ class SPDRegressor(
 
         counts, units = self._count(training)
         _, average = self._average(training, held_out, optimistic, counts, fit)
-        self.oof_prediction_ = data.spread(tested, restore(average, data.mean, data.scale))
+        self.oof_prediction_ = data.scatter(tested, restore(average, data.mean, data.scale))
         numbers, names = data.numbers[tested], [*self.members_, "average"]
         predictions = dict(zip(names, [*held_out, average], strict=True))
         self.oof_r2_ = {name: r_squared(numbers, p, counts) for name, p in predictions.items()}

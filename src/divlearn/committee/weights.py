@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.fitting.calibration import fit_temperature
+from divlearn.fitting.calibration import fit_temperature, log_softmax
 from divlearn.fitting.selection import mean_with_error
 
 # Weights of members, and the temperature of averaged probabilities; 1 does not change them.
@@ -32,7 +32,7 @@ def sharpened(probabilities: RealArray, temperature: float) -> RealArray:
     """Probabilities to the power of 1 / temperature, over their sum."""
     if temperature == 1.0:
         return probabilities
-    return softmax(np.log(probabilities) / temperature, axis=1)
+    return np.exp(log_softmax(np.log(probabilities) / temperature))
 
 
 def floored(probabilities: RealArray) -> RealArray:

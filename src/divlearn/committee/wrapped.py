@@ -13,14 +13,15 @@ from divlearn.arrays import RealArray
 from divlearn.checks import RandomState
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.folds import Splitter, fit_grouped
-from divlearn.fitting.held_out import Folded, Grid
+from divlearn.fitting.held_out import FoldedData, Grid
+from divlearn.fitting.labelled import MatricesMixin
 from divlearn.fitting.regression import HeldOutRegressor
 from divlearn.fitting.training import HeldOutClassifier
 
 _LOWEST = 1e-12  # of a probability
 
 
-class Wrapped:
+class Wrapped(MatricesMixin):
     """An estimator of a user, with a grid of one candidate without parameters."""
 
     estimator_: Any  # of any class that a file may hold
@@ -42,32 +43,35 @@ class Wrapped:
     def _answer(self, model: BaseEstimator, matrices: RealArray) -> RealArray:
         """Return scores of classes, or standardised numbers."""
 
-    def _grid(self, training: Folded) -> Grid[tuple[()]]:
+    def _grid(self, training: FoldedData) -> Grid[tuple[()]]:
         return Grid([()])
 
-    def _learner(self, training: Folded, number: int) -> Callable[[tuple[()]], BaseEstimator]:
+    def _learner(self, training: FoldedData, number: int) -> Callable[[tuple[()]], BaseEstimator]:
         data, rows = training.data, training.parts[number][0]
-        groups = data.kept_groups
+        groups = data.matrix_groups
 
         def learn(_: tuple[()]) -> BaseEstimator:
             return fit_grouped(
                 clone(self.estimator),
-                data.matrices[rows],
-                data.y[data.kept[rows]],
+                self._as_given(data.matrices[rows]),
+                data.y[data.positions[rows]],
                 None if groups is None else groups[rows],
                 None if np.ptp(data.weights) == 0 else data.weights[rows],
             )
 
         return learn
 
-    def _fit_model(self, training: Folded, best: tuple[()]) -> None:
+    def _fit_model(self, training: FoldedData, best: tuple[()]) -> None:
         self.estimator_ = self._learner(training, training.whole)(best)
 
-    def _decide(self, model: BaseEstimator, training: Folded, number: int) -> RealArray:
-        return self._answer(model, training.data.matrices[training.parts[number][1]])
+    def _decide(self, model: BaseEstimator, training: FoldedData, number: int) -> RealArray:
+        return self._answer(model, self._held_matrices(training, number))
 
     def _decide_new(self, new: Prepared) -> RealArray:
-        return self._answer(self.estimator_, new.matrices)
+        return self._answer(self.estimator_, self._as_given(new.matrices))
+
+    def _held_matrices(self, training: FoldedData, number: int) -> RealArray:
+        return self._as_given(training.data.matrices[training.parts[number][1]])
 
 
 class CalibratedClassifier(Wrapped, HeldOutClassifier[tuple[()]]):
@@ -126,10 +130,10 @@ class CalibratedClassifier(Wrapped, HeldOutClassifier[tuple[()]]):
             )
         return scores[:, np.searchsorted(classes, self.classes_)]  # a frozen model may have more
 
-    def _decide(self, model: BaseEstimator, training: Folded, number: int) -> RealArray:
+    def _decide(self, model: BaseEstimator, training: FoldedData, number: int) -> RealArray:
         scores = super()._decide(model, training, number)
         if len(self.classes_) == 3 and not hasattr(model, "predict_proba"):  # and 3 pairs
-            predicted = model.predict(training.data.matrices[training.parts[number][1]])
+            predicted = model.predict(self._held_matrices(training, number))
             agreement = np.mean(self.classes_[scores.argmax(axis=1)] == predicted)
             if agreement < 0.5:
                 raise ValueError(

@@ -2,7 +2,6 @@
 
 from divlearn.datasets.dataset import Dataset, Split, SplitRule
 from divlearn.datasets.loaders import (
-    load_basic_motions,
     load_image_folder,
     load_japanese_vowels,
     load_spd,
@@ -21,7 +20,6 @@ __all__ = [
     "ImageFiles",
     "Split",
     "SplitRule",
-    "load_basic_motions",
     "load_image_folder",
     "load_japanese_vowels",
     "load_spd",

@@ -2,7 +2,6 @@
 
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -195,56 +194,24 @@ def load_japanese_vowels() -> Dataset:
     >>> load_japanese_vowels().matrices.shape  # doctest: +SKIP
     (640, 13, 13)
     """
-    return _load_series(
-        "JapaneseVowels",
-        name="Japanese vowels",
+    aeon = import_extra("aeon.datasets", "JapaneseVowels ships with aeon", "series")
+    folder, parts = Path(aeon.__file__).parent / "data" / "JapaneseVowels", []
+    for part in ("TRAIN", "TEST"):
+        path = folder / f"JapaneseVowels_{part}.ts"  # aeon's own loaders download missing files
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"JapaneseVowels: {path} does not exist; this version of aeon does not include it; "
+                "install another, such as aeon 1.6"
+            )
+        parts.append(aeon.load_from_ts_file(str(path)))
+    series, labels = ([*first, *second] for first, second in zip(*parts, strict=True))
+    n_train = len(parts[0][1])
+    return Dataset(
+        "Japanese vowels",
+        np.array(labels).astype(np.int64),
+        series=series,
         descriptor=GaussianEmbedding(floor=0.01),
         citation='M. Kudo, J. Toyama and M. Shimbo, "Multidimensional curve classification using '
         'passing-through regions", Pattern Recognition Letters 20, 1999',
-    )
-
-
-def load_basic_motions() -> Dataset:
-    """Load motions of a watch: 80 recordings of four activities, as 7 x 7 Gaussian embeddings.
-
-    Labels are the names of the activities. Series have 6 channels, those of an accelerometer and of
-    a gyroscope, and 100 times. The official split has 40 to train on and 40 to test on. The series
-    ship with aeon, which must be installed.
-
-    Examples
-    --------
-    >>> load_basic_motions().matrices.shape  # doctest: +SKIP
-    (80, 7, 7)
-    """
-    return _load_series(
-        "BasicMotions",
-        name="Basic motions",
-        descriptor=GaussianEmbedding(),
-        citation='A. Bagnall and others, "The UEA multivariate time series classification archive, '
-        '2018", arXiv:1811.00075',
-        notes=("Four students made all recordings; the split does not tell whose is whose.",),
-    )
-
-
-def _load_series(problem: str, **fields: Any) -> Dataset:
-    aeon = import_extra("aeon.datasets", f"{problem} ships with aeon", "series")
-    series, labels, sizes = [], [], []
-    for part in ("TRAIN", "TEST"):
-        # Read the file by its path: aeon's own loaders download missing files.
-        path = Path(aeon.__file__).parent / "data" / problem / f"{problem}_{part}.ts"
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"{problem}: {path} does not exist; this version of aeon does not include it; "
-                "install another, such as aeon 1.6"
-            )
-        part_series, part_labels = aeon.load_from_ts_file(str(path))
-        series += list(part_series)
-        labels += list(part_labels)
-        sizes.append(len(part_labels))
-    are_numbers = labels[0].isdecimal()
-    return Dataset(
-        labels=np.array(labels).astype(np.int64) if are_numbers else np.array(labels),
-        series=series,
-        official_splits=((np.arange(sizes[0]), np.arange(sizes[0], sum(sizes))),),
-        **fields,
+        official_splits=((np.arange(n_train), np.arange(n_train, len(labels))),),
     )

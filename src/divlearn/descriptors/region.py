@@ -18,7 +18,7 @@ from divlearn.descriptors.covariances import Boxes, check_boxes, check_sides
 from divlearn.descriptors.definite import MatrixTransformer, check_floor, ensure_definite
 from divlearn.descriptors.pixels import COORDINATES, Feature, GaborBank, Images, Preset, Stack
 from divlearn.fitting.labelled import fit_method
-from divlearn.fitting.progress import narrated, tell
+from divlearn.fitting.progress import notify, print_progress
 from divlearn.fitting.targets import locate_errors
 from divlearn.threads import limit_blas
 
@@ -208,7 +208,7 @@ class RegionCovariance(MatrixTransformer):
                 "array of boxes per image"
             )
         # BLAS gets one thread, because products are small and stacks may run in parallel.
-        with limit_blas(1), narrated(type(self).__name__, self.verbose):
+        with limit_blas(1), print_progress(type(self).__name__, self.verbose):
             work = Parallel(n_jobs=self.n_jobs, require="sharedmem", return_as="generator")(
                 delayed(self._compute_part)(stack, boxes)
                 for stack in pixels.stacks(images, _STACK_PIXELS)
@@ -216,7 +216,7 @@ class RegionCovariance(MatrixTransformer):
             parts = []
             for part in work:
                 parts.append(part)
-                tell("images", int(part[0].image[-1]) + 1, len(images))
+                notify("images", int(part[0].image[-1]) + 1, len(images))
             return parts
 
     def _compute_part(self, stack: Stack, boxes: Sequence[ArrayLike] | None) -> Part:

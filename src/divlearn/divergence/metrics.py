@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.divergence.base import Divergence, Matrices, check_set, check_weighted, warn_inexact
-from divlearn.engines import Engine
+from divlearn.engines import Engine, Prepared
 from divlearn.geometry import invsqrtm, sqrtm, unvectorize, vectorize
 from divlearn.hermitian import from_real_form, real_form
 from divlearn.means import arithmetic_mean
@@ -49,6 +49,8 @@ class EmbeddedMetric(Divergence):
 
     def vectors(self, X: Matrices) -> RealArray:
         """Vectors whose Euclidean distances are those of the matrices, (n, d (d + 1) / 2)."""
+        if isinstance(X, Prepared):
+            return X.cached(self, lambda: self.embed(X.matrices))
         return self.embed(check_set(X))
 
     def from_vectors(self, vectors: RealArray) -> RealArray:

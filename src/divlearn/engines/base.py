@@ -19,12 +19,12 @@ from divlearn.engines.data import (
     Request,
     cast_results,
     check_cotangent_shape,
+    check_gradients,
     check_out,
     check_same_size,
+    check_values,
     is_descending,
     permute,
-    refuse_lost,
-    refuse_nan,
     restore_order,
     typical_sizes,
 )
@@ -173,7 +173,7 @@ class Engine(ABC):
             table = target.reshape(len(target), *parameters.alpha.shape)
             with np.errstate(over="ignore"):  # beyond the range of a narrower out is infinite
                 self._encode(prepared, checked, parameters, table)
-            refuse_nan(self.name, table)
+            check_values(self.name, table)
             return self._deliver(target, prepared) if out is None else out
 
     def pullback(
@@ -206,7 +206,7 @@ class Engine(ABC):
             table = weights.reshape(len(weights), *resolved.alpha.shape)
             sums = self._pullback(prepared, checked, Request(resolved, table, parameters, values))
             gradient, frames, first, second = sums.atoms, sums.whitened, sums.alpha, sums.beta
-            refuse_lost(self.name, (frames, first, second), weights)
+            check_gradients(self.name, (frames, first, second), weights)
             if first is not None and second is not None:
                 first, second = resolved.restore(first, second)
             divergences = None if sums.values is None else sums.values.reshape(shape)
@@ -262,7 +262,7 @@ class Engine(ABC):
             :math:`D(V^T X V \,\|\, I)` for every pair, then :math:`\det(V^T X V)^{1/p}`.
         """
         values = self._encode_filters(data, filters, alpha, beta)
-        refuse_nan(self.name, values)
+        check_values(self.name, values)
         return values
 
     def pull_filters(
@@ -280,13 +280,13 @@ class Engine(ABC):
         Those in alpha and beta are None unless `parameters` asks for them.
         """
         gradients = self._pull_filters(data, filters, alpha, beta, cotangent, parameters=parameters)
-        refuse_lost(self.name, gradients, cotangent)
+        check_gradients(self.name, gradients, cotangent)
         return gradients
 
     def _encode_filters(
         self, data: Prepared, filters: RealArray, alpha: RealArray, beta: RealArray
     ) -> RealArray:
-        X = data.there
+        X = data.device_matrices
         return encode_filters(X, to_device_of(filters, X), alpha, beta)
 
     def _pull_filters(
@@ -299,7 +299,7 @@ class Engine(ABC):
         *,
         parameters: bool,
     ) -> Gradients:
-        X = data.there
+        X = data.device_matrices
         filters, cotangent = to_device_of(filters, X), to_device_of(cotangent, X)
         return pull_filters(X, filters, alpha, beta, cotangent, parameters=parameters)
 

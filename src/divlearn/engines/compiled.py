@@ -73,7 +73,7 @@ def newton_step(
     shares : ndarray, shape (n_samples, n_outputs), probabilities.
     weights : ndarray, shape (n_samples,)
     gradient : ndarray, shape (n_outputs, n_columns)
-    scale : ndarray, shape (n_columns,)
+    scale : ndarray, shape (n_outputs, n_columns)
         About the diagonal of the Hessian.
     bias : ndarray, shape (n_columns,)
         The direction in the columns that is not penalised; zeros where there is no bias.
@@ -93,7 +93,7 @@ def newton_step(
     step = np.empty(gradient.T.shape)
     native.softmax_step(
         native.instruction_sets()[0],
-        *map(np.ascontiguousarray, (design, shares, weights, scale, bias, gradient.T)),
+        *map(np.ascontiguousarray, (design, shares, weights, scale.T, bias, gradient.T)),
         step,
         penalty,
         damping,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self, TypeVar, cast
+from typing import Self, TypeVar, cast
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class Prepared:
     # Variables of very different size are put in descending order, which keeps the digits of the
     # small ones in Cholesky factors.
     order: IntArray | None = field(default=None, kw_only=True)
-    kept: dict[Hashable, object] = field(default_factory=dict, kw_only=True, repr=False)
+    cache: dict[Hashable, object] = field(default_factory=dict, kw_only=True, repr=False)
 
     @classmethod
     def checked(cls, matrices: RealArray) -> Self:
@@ -41,7 +41,7 @@ class Prepared:
         return self.working if self.order is None else permute(self.working, np.argsort(self.order))
 
     @property
-    def there(self) -> RealArray:
+    def device_matrices(self) -> RealArray:
         """The matrices on the device that holds results for the data, or on the host."""
         return self.matrices
 
@@ -51,11 +51,11 @@ class Prepared:
         sizes = typical_sizes(self.working)
         return sizes if self.order is None else sizes[np.argsort(self.order)]
 
-    def once(self, key: Hashable, compute: Callable[[], _F]) -> _F:
+    def cached(self, key: Hashable, compute: Callable[[], _F]) -> _F:
         """Return the value cached under a key; compute and cache it first if there is none."""
-        if key not in self.kept:
-            self.kept[key] = compute()
-        return cast(_F, self.kept[key])
+        if key not in self.cache:
+            self.cache[key] = compute()
+        return cast(_F, self.cache[key])
 
     @property
     def n_matrices(self) -> int:
@@ -68,7 +68,7 @@ class Prepared:
         return int(self.working.shape[-1])
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         """Floating-point type of the data and of every result."""
         return self.working.dtype
 
@@ -106,7 +106,7 @@ class Request:
         """Restrict the request to a block of matrices and atoms."""
         index = np.arange(len(self.parameters.alpha))[atoms]
         cotangent = self.cotangent[rows, atoms]
-        return replace(self, parameters=self.parameters.chosen(index), cotangent=cotangent)
+        return replace(self, parameters=self.parameters.select(index), cotangent=cotangent)
 
 
 def permute(matrices: RealArray, order: IntArray) -> RealArray:
@@ -164,16 +164,16 @@ def add_part(result: Pullback, extra: Pullback, rows: slice, atom: slice) -> Non
         result.values[rows, atom] = to_device_of(extra.values, result.values)
 
 
-def lost_atoms(*gradients: RealArray | None) -> Indices:
+def nonfinite_atoms(*gradients: RealArray | None) -> Indices:
     """Atoms with a gradient that is not finite."""
     arrays = [array for array in gradients if array is not None]
     finite = [to_host(np.isfinite(g).reshape(len(g), -1).all(axis=1)) for g in arrays]
     return np.flatnonzero(~np.all(finite, axis=0))
 
 
-def refuse_lost(engine: str, gradients: Gradients, cotangent: RealArray) -> None:
+def check_gradients(engine: str, gradients: Gradients, cotangent: RealArray) -> None:
     """Raise if gradients are not finite although the weights are."""
-    lost = lost_atoms(*gradients)
+    lost = nonfinite_atoms(*gradients)
     if len(lost) and bool(np.isfinite(cotangent).all()):
         raise FloatingPointError(
             f"the {engine} engine found no finite gradient of {len(lost)} of "
@@ -182,7 +182,7 @@ def refuse_lost(engine: str, gradients: Gradients, cotangent: RealArray) -> None
         )
 
 
-def refuse_nan(engine: str, values: RealArray) -> None:
+def check_values(engine: str, values: RealArray) -> None:
     """Raise if a divergence is NaN; infinity is allowed."""
     lost = np.isnan(values)
     if bool(lost.any()):
@@ -194,13 +194,13 @@ def refuse_nan(engine: str, values: RealArray) -> None:
         )
 
 
-def cast_results(values: RealArray, dtype: np.dtype[Any]) -> RealArray:
+def cast_results(values: RealArray, dtype: np.dtype) -> RealArray:
     """Cast to the dtype of the data; values beyond its range become infinite."""
     with np.errstate(over="ignore"):
         return values.astype(dtype, copy=False)
 
 
-def check_out(out: RealArray | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> RealArray:
+def check_out(out: RealArray | None, shape: tuple[int, ...], dtype: np.dtype) -> RealArray:
     """Return ``out`` if it can hold a result of that shape, or a new array if it is None."""
     if out is None:
         return np.empty(shape, dtype)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from divlearn.engines.packing import (
 from divlearn.engines.parameters import (
     Parameters,
     gradient_routes,
-    one_by_one,
+    split_pairs,
     traces_usable,
     value_routes,
 )
@@ -100,7 +101,7 @@ class NativeEngine(Engine):
             self._reference._encode(self._reference._prepare(data.working), atoms, parameters, out)
             return
         prepared = NativeAtoms(atoms)
-        pairs = one_by_one(parameters, prepared, data.extremes, self.condition_limit)
+        pairs = split_pairs(parameters, prepared, data.extremes, self.condition_limit)
         self._encode_each(data, prepared, pairs, out)
 
     def _encode_each(
@@ -122,7 +123,7 @@ class NativeEngine(Engine):
         direct = out.dtype == np.float64 and out.flags.c_contiguous
         for route in sorted(set(routes.tolist())):
             chosen = np.flatnonzero(routes == route)
-            route_atoms, route_parameters = atoms.chosen(chosen), parameters.chosen(chosen)
+            route_atoms, route_parameters = atoms.select(chosen), parameters.select(chosen)
             if direct and len(chosen) == len(routes):
                 self._encode_route(route, data, route_atoms, route_parameters, out)
                 continue
@@ -139,7 +140,7 @@ class NativeEngine(Engine):
     ) -> None:
         failed = self._run(_native.encode, data, atoms, parameters.alpha, parameters.beta, out)
         for rows, atom, part in self._failures(data, failed):
-            pairs = parameters.chosen(np.arange(atom.start, atom.stop))
+            pairs = parameters.select(np.arange(atom.start, atom.stop))
             self._reference._encode(part, atoms.original[atom], pairs, out[rows, atom])
 
     def _encode_route(
@@ -172,19 +173,19 @@ class NativeEngine(Engine):
             engine = self._reference
             return engine._pullback(engine._prepare(data.working), atoms, request)
         prepared, state = NativeAtoms(atoms), (data.extremes, self.condition_limit)
-        pairs = one_by_one(parameters, prepared, *state)
-        routes_by_pair = [gradient_routes(pair, prepared, *state) for pair in pairs]
+        pairs = split_pairs(parameters, prepared, *state)
+        routes = gradient_routes(parameters, prepared, *state)
         in_one_pass = len(pairs) < cotangent.shape[2]
-        in_one_pass |= request.values and "spectrum" in np.stack(routes_by_pair)
+        in_one_pass |= request.values and "spectrum" in routes
         if request.slopes or in_one_pass:
             return self._spectral_pullback(data, prepared, request)
         gradient, whitened = np.zeros((2, *atoms.shape))
-        for index, (pair, routes) in enumerate(zip(pairs, routes_by_pair, strict=True)):
-            for route in np.unique(routes):
-                chosen = np.flatnonzero(routes == route)
+        for index, pair in enumerate(pairs):
+            for route in np.unique(routes[:, index]):
+                chosen = np.flatnonzero(routes[:, index] == route)
                 weights = np.ascontiguousarray(cotangent[:, chosen, index : index + 1])
-                part_request = Request(pair.chosen(chosen), weights)
-                part = self._pullback_route(route, data, prepared.chosen(chosen), part_request)
+                part_request = Request(pair.select(chosen), weights)
+                part = self._pullback_route(route, data, prepared.select(chosen), part_request)
                 gradient[chosen] += part.atoms
                 whitened[chosen] += part.whitened
         values = np.empty(cotangent.shape) if request.values else None
@@ -247,7 +248,7 @@ class NativeEngine(Engine):
     def logarithms(self, matrices: RealArray) -> RealArray:
         data = self.prepare(Prepared.checked(matrices))
         assert isinstance(data, NativeData)
-        identity = NativeAtoms(np.eye(data.d)[None])
+        identity = _identity(data.d)
         packed = np.empty((data.n_matrices, len(identity.lower[0])))
         failed = self._run(_native.logarithms, data, identity, packed)
         logs: RealArray = np.empty(matrices.shape)
@@ -331,6 +332,11 @@ class NativeEngine(Engine):
         return ReferenceEngine(self.given_threads, self.accuracy)
 
 
+@lru_cache(maxsize=16)
+def _identity(d: int) -> NativeAtoms:
+    return NativeAtoms(np.eye(d)[None])
+
+
 def _operations(d: int) -> float:
     """Approximate number of operations for a pair."""
     return 10.0 * d**3 + 300.0 * d**2
@@ -356,7 +362,7 @@ def _trace_columns(data: NativeData, inverse: bool) -> RealArray:
         left[:, -2] = -_logdet(data, data.logdet[:n], data.exponent[:n], inverse)
         return left
 
-    return data.once(key, compute)
+    return data.cached(key, compute)
 
 
 def _logdet(data: NativeData, scaled: RealArray, exponent: RealArray, inverse: bool) -> RealArray:

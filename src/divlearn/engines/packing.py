@@ -59,7 +59,7 @@ class NativeData(Prepared):
     @cached_property
     def unit(self) -> float:
         """A typical exponent, which serves as the unit."""
-        return float(np.median(self.exponent))
+        return float(np.sort(self.exponent)[len(self.exponent) // 2])
 
     def arrays(self) -> DeviceArray:
         shape, packed = (self.n_matrices, self.d), (self.factor, self.matrix)
@@ -75,7 +75,7 @@ class NativeData(Prepared):
             working=self.working[start:stop],
             **{name: getattr(self, name)[packed] for name in ("factor", "matrix")},
             **{name: getattr(self, name)[plain] for name in ("logdet", "exponent", "spread")},
-            kept={key: cast(RealArray, array)[start:stop] for key, array in self.kept.items()},
+            cache={key: cast(RealArray, array)[start:stop] for key, array in self.cache.items()},
         )
 
 
@@ -119,7 +119,7 @@ class NativeAtoms:
         """Rows and columns of the entries of packed triangles."""
         return lower_triangle(self.original.shape[-1])
 
-    def chosen(self, index: Indices) -> NativeAtoms:
+    def select(self, index: Indices) -> NativeAtoms:
         return self if len(index) == len(self.original) else NativeAtoms(self.original[index])
 
     def arrays(self) -> DeviceArray:

@@ -49,7 +49,7 @@ class Parameters:
         """Whether any pair has opposite signs (a bounded domain; no compiled route)."""
         return bool(((self.alpha < 0) | (self.beta < 0)).any())
 
-    def chosen(self, index: Indices) -> Parameters:
+    def select(self, index: Indices) -> Parameters:
         return self if len(index) == len(self.alpha) else self._part(index, self.shape[1:])
 
     def pairs(self) -> list[Parameters]:
@@ -75,7 +75,12 @@ def value_routes(parameters: Parameters) -> NDArray[np.str_]:
     """Route to the values of each atom: "spectrum", "trace", "inverse trace" or "logdet"."""
     if parameters.alpha.shape[1] > 1:
         return np.full(len(parameters.alpha), "spectrum")
-    alpha, beta = parameters.alpha[:, 0], parameters.beta[:, 0]
+    return _closed_forms(parameters)[:, 0]
+
+
+def _closed_forms(parameters: Parameters) -> NDArray[np.str_]:
+    """Route to the value of each atom and pair, if it is computed alone."""
+    alpha, beta = parameters.alpha, parameters.beta
     line = (np.abs(alpha + beta - 1) <= _EPS) & (alpha > 0) & (beta > 0)
     chosen = 3 * line + ((alpha == 0) & (beta == 1)) + 2 * ((alpha == 1) & (beta == 0))
     return _ROUTES[chosen]
@@ -84,14 +89,14 @@ def value_routes(parameters: Parameters) -> NDArray[np.str_]:
 def gradient_routes(
     parameters: Parameters, atoms: DeviceArray, extremes: Extremes, condition_limit: float
 ) -> NDArray[np.str_]:
-    """Route to the gradient of each atom; without eigenvectors where that is accurate."""
+    """Route to the gradient of each atom and pair; without eigenvectors where that is accurate."""
     spread, low, high = extremes
     accurate = spread <= tolerances.largest_spread(condition_limit) / atoms.spread
     for exponent in (low, high):
         accurate &= np.abs(atoms.exponent - exponent) <= tolerances.LOGDET_EXPONENT
-    routes = np.where(accurate, value_routes(parameters), "spectrum")
-    small_alpha = parameters.alpha[:, 0] < tolerances.LEAST_ALPHA
-    extreme = np.abs(atoms.exponent) > tolerances.LOGDET_EXPONENT  # traces keep the units
+    routes = np.where(accurate[:, None], _closed_forms(parameters), "spectrum")
+    small_alpha = parameters.alpha < tolerances.LEAST_ALPHA
+    extreme = np.abs(atoms.exponent[:, None]) > tolerances.LOGDET_EXPONENT  # traces keep the units
     return np.where(np.where(routes == "logdet", small_alpha, extreme), "spectrum", routes)
 
 
@@ -104,7 +109,7 @@ def traces_usable(atoms: DeviceArray, extremes: Extremes, condition_limit: float
     return bool(alike and spread <= limit)
 
 
-def one_by_one(
+def split_pairs(
     parameters: Parameters, atoms: DeviceArray, extremes: Extremes, condition_limit: float
 ) -> list[Parameters]:
     """Split pairs where none needs a spectrum; otherwise one pass of spectra serves them all."""
@@ -112,7 +117,6 @@ def one_by_one(
     on_line = several and (np.abs(parameters.alpha + parameters.beta - 1) <= _EPS).all()
     if not on_line or not traces_usable(atoms, extremes, condition_limit):
         return [parameters]
-    pairs = parameters.pairs()
-    if any("spectrum" in gradient_routes(pair, atoms, extremes, condition_limit) for pair in pairs):
+    if "spectrum" in gradient_routes(parameters, atoms, extremes, condition_limit):
         return [parameters]
-    return pairs
+    return parameters.pairs()

@@ -1,8 +1,7 @@
 """The reference engine in NumPy: oracle of all others, fallback for opposite signs."""
 
 from collections.abc import Callable, Iterator
-from copy import copy
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,44 +16,34 @@ from divlearn.threads import limit_blas
 _BLOCK_ENTRIES = 1 << 20  # matrix entries worked on at a time
 
 
-class ReferenceData(Prepared):
-    """Cholesky factors of the matrices scaled by 2^-exponent."""
-
-    def __init__(self, engine: str, matrices: RealArray, order: IntArray | None = None) -> None:
-        super().__init__(engine, matrices, order=order)
-        self.factor, self.exponent = factorize(matrices)
-
-    def part(self, rows: slice) -> Self:
-        part = copy(self)
-        part.working, part.factor = self.working[rows], self.factor[rows]
-        part.exponent = self.exponent[rows]
-        return part
-
-
 class ReferenceEngine(Engine):
     """NumPy and LAPACK, block by block. See `Engine`."""
 
     name: ClassVar[str] = "reference"
 
-    def _prepare(self, matrices: RealArray, order: IntArray | None = None) -> ReferenceData:
-        return ReferenceData(self.name, matrices, order)
+    def _prepare(self, matrices: RealArray, order: IntArray | None = None) -> Prepared:
+        prepared = Prepared(self.name, matrices, order=order)
+        _factors(prepared)
+        return prepared
 
     def _spectra(self, data: Prepared, atoms: RealArray) -> RealArray:
-        out = np.empty((data.n_matrices, len(atoms), data.d))
+        return self._spectra_of(data, atoms, slice(0, data.n_matrices))
+
+    def _spectra_of(self, data: Prepared, atoms: RealArray, rows: slice) -> RealArray:
+        out = np.empty((rows.stop - rows.start, len(atoms), data.d))
         factor, unit = factorize(atoms)
-        for rows, atom, t, _ in self._blocks(data, whiteners(factor), unit, vectors=False):
-            out[rows, atom] = t
+        for block, atom, t, _ in self._blocks(data, rows, whiteners(factor), unit, vectors=False):
+            out[block.start - rows.start : block.stop - rows.start, atom] = t
         return out
 
     def _encode(
         self, data: Prepared, atoms: RealArray, parameters: Parameters, out: RealArray
     ) -> None:
-        assert isinstance(data, ReferenceData)
         alpha, beta = parameters.alpha, parameters.beta
         step = max(1, _BLOCK_ENTRIES // (len(atoms) * data.d))
         for start in range(0, data.n_matrices, step):
-            rows = slice(start, start + step)
-            t = self._spectra(data.part(rows), atoms)  # one evaluation of f serves many atoms
+            rows = slice(start, min(start + step, data.n_matrices))
+            t = self._spectra_of(data, atoms, rows)  # one evaluation of f for many atoms
             for atom, pair in np.argwhere((alpha < 0) | (beta < 0)):
                 point = alpha[atom, pair], beta[atom, pair]
                 check_domain(t[:, atom], *point, names=_pair_names(start, atom))
@@ -69,7 +58,8 @@ class ReferenceEngine(Engine):
         first, second = np.zeros_like(parameters.alpha), np.zeros_like(parameters.beta)
         values = np.empty(cotangent.shape) if request.values else None
         derivatives = ("f_t", "f_alpha", "f_beta") if request.slopes else ("f_t",)
-        for rows, atom, t, vectors in self._blocks(data, whitener, unit, vectors=True):
+        all_rows = slice(0, data.n_matrices)
+        for rows, atom, t, vectors in self._blocks(data, all_rows, whitener, unit, vectors=True):
             assert vectors is not None
             weight = np.zeros_like(t)
             for pair in range(cotangent.shape[2]):
@@ -91,20 +81,22 @@ class ReferenceEngine(Engine):
         return Pullback(congruence(whitener, whitened, unit), whitened, in_alpha, in_beta, values)
 
     def _blocks(
-        self, data: Prepared, whitener: RealArray, unit: IntArray, *, vectors: bool
+        self, data: Prepared, rows: slice, whitener: RealArray, unit: IntArray, *, vectors: bool
     ) -> Iterator[tuple[slice, int, RealArray, RealArray | None]]:
-        """Yield rows, atom, log-eigenvalues, eigenvectors."""
-        assert isinstance(data, ReferenceData)
+        """Yield blocks of rows with every atom: rows, atom, log-eigenvalues, eigenvectors."""
+        factor, exponents = _factors(data)
         step = max(1, _BLOCK_ENTRIES // data.d**2)
         with limit_blas(self.n_threads):
-            for start in range(0, data.n_matrices, step):
-                rows = slice(start, min(start + step, data.n_matrices))
+            for start in range(rows.start, rows.stop, step):
+                block = slice(start, min(start + step, rows.stop))
                 for atom, exponent in enumerate(unit):
-                    shift = data.exponent[rows] - exponent
-                    eigen = decompose(
-                        whitener[atom] @ data.factor[rows], shift, self.condition_limit, vectors
-                    )
-                    yield rows, atom, *eigen
+                    whitened, shift = whitener[atom] @ factor[block], exponents[block] - exponent
+                    yield block, atom, *decompose(whitened, shift, self.condition_limit, vectors)
+
+
+def _factors(data: Prepared) -> tuple[RealArray, IntArray]:
+    """Cholesky factors of the matrices scaled by 2^-exponent, and exponents; computed once."""
+    return data.cached("factors", lambda: factorize(data.working))
 
 
 def _saturated(derivative: RealArray | None) -> RealArray:

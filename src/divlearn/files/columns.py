@@ -5,7 +5,7 @@ import io
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,6 +25,7 @@ from divlearn.files.variables import (
 )
 
 Column = tuple[Variable, ...]  # one array, or its training and test part
+Row = tuple[int, list[str]]  # number of the line, and cells
 
 MATRIX_NAMES = (
     "matrices",
@@ -243,7 +244,7 @@ def _as_numbers(values: np.ndarray, variable: Variable) -> Labels:
     if not np.isfinite(values).all():
         i = np.flatnonzero(~np.isfinite(values))[0]
         raise Refusal(f"{quote(variable.name)}[{i}] is {values[i]}; drop matrices without a label")
-    fits_int64 = bool((np.abs(values) < 2.0**63).all())
+    fits_int64 = bool((np.abs(values) < np.float64(2.0**63)).all())
     if values.dtype.kind in "iu":
         return values.astype(np.int64) if fits_int64 else values
     are_integers = fits_int64 and bool((values == np.rint(values)).all())
@@ -280,14 +281,14 @@ def _read_array(
 
 
 def _read_lines(file: BinaryIO, ending: str, length: int, argument: str, of: str) -> Labels:
-    text = file.read().decode("utf-8-sig")
+    text = read_text(file)
     entries = [line.strip() for line in text.splitlines()]
     if ending == ".csv":
-        rows = [row for row in csv.reader(io.StringIO(text)) if row]
+        rows = [row for _, row in read_rows(text)]
         widest = max(map(len, rows), default=1)
         if widest > 1:
             raise Refusal(f"it has {widest} columns, must have one; save the {argument} alone")
-        entries = [row[0].strip() for row in rows]
+        entries = [row[0] for row in rows]
         entries = entries[len(entries) == length + 1 or _has_heading(entries) :]
     if len(entries) != length or not all(entries):
         n_entries = sum(map(bool, entries))
@@ -296,6 +297,29 @@ def _read_lines(file: BinaryIO, ending: str, length: int, argument: str, of: str
             f"{length} {of}; save {argument} in the order of the {of}, one per line"
         )
     return text_array(entries, LARGEST_FILE)
+
+
+def read_text(file: BinaryIO) -> str:
+    """Read a text file whole."""
+    try:
+        return file.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Refusal(
+            f"byte {error.start} is not UTF-8; save it as text in UTF-8, which some programs call "
+            "CSV UTF-8"
+        ) from error
+
+
+def read_rows(text: str) -> Iterator[Row]:
+    """Read the rows of a .csv file that are not empty; a stray quote would join rows."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        yield from ((reader.line_num, [cell.strip() for cell in row]) for row in reader if row)
+    except csv.Error as error:
+        raise Refusal(
+            f"line {reader.line_num} cannot be split into cells ({error}); close the quotes around "
+            'cells, and double those inside: ""'
+        ) from error
 
 
 def _has_heading(entries: Sequence[str]) -> bool:

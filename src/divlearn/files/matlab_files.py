@@ -290,7 +290,7 @@ def _read_strings(dataset: Handle, limit: int) -> np.ndarray:
     strings: list[str] = []
     n_characters = 0
     for start in range(0, len(dataset), _STRINGS_PER_READ):
-        part = dataset.asstr()[start : start + _STRINGS_PER_READ].ravel().tolist()
+        part = dataset.asstr("utf-8")[start : start + _STRINGS_PER_READ].ravel().tolist()
         n_characters += sum(map(len, part))
         check_limit(n_characters, limit, "its strings")
         strings += part

@@ -1,7 +1,5 @@
 """Reader of stacks of SPD matrices, their labels and groups, from files of all formats."""
 
-import csv
-import io
 import math
 import os
 import zipfile
@@ -23,12 +21,15 @@ from divlearn.files.columns import (
     LABEL_NAMES,
     LARGEST_FILE,
     Column,
+    Row,
     check_column,
     choose,
     fits,
     is_numeric_text,
     read_column,
     read_column_file,
+    read_rows,
+    read_text,
 )
 from divlearn.files.matlab_files import find_hdf5, is_matlab, open_hdf5, open_matlab
 from divlearn.files.variables import (
@@ -48,7 +49,6 @@ from divlearn.spd import are_symmetric, check_and_learn
 
 MODEL_PAGE = "model.json"  # of the archives that `divlearn.save` writes
 _COLUMN_NAMES = (FILES, *GROUP_NAMES, *LABEL_NAMES)
-_Row = tuple[int, list[str]]  # number of the line, and cells
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +198,7 @@ def open_csv(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
             f"it has {size} bytes, must have <= {LARGEST_FILE}; save the matrices as .npz"
         )
     file.seek(0)
-    rows = _rows(file.read().decode("utf-8-sig"))
+    rows = read_rows(read_text(file))
     first = next(rows, (1, []))
     heading = [] if _is_data(first[1]) else first[1]
     second = next(rows, (2, [])) if heading else first
@@ -215,11 +215,6 @@ def open_csv(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
     yield [_as_variable(name, array) for name, array in arrays]
 
 
-def _rows(text: str) -> Iterator[_Row]:
-    reader = csv.reader(io.StringIO(text, newline=""))
-    return ((reader.line_num, [cell.strip() for cell in row]) for row in reader if row)
-
-
 def _is_data(cells: Sequence[str]) -> bool:
     """Whether a first row has data: it has numbers, other than 0, 1, 2, ... or 1, 2, 3, ..."""
     numbers = [cell for cell in cells if is_numeric_text(cell)]
@@ -227,7 +222,7 @@ def _is_data(cells: Sequence[str]) -> bool:
     return len(numbers) == 1 or (len(numbers) > 1 and numbers not in column_numbers)
 
 
-def _read_table(rows: Iterator[_Row], width: int, texts: dict[int, list[str]]) -> RealArray:
+def _read_table(rows: Iterator[Row], width: int, texts: dict[int, list[str]]) -> RealArray:
     """Read numbers, a row for each matrix; cells of the columns in ``texts`` are appended there."""
     entries, n_rows = array("d"), 0
     for line, row in rows:
@@ -235,7 +230,7 @@ def _read_table(rows: Iterator[_Row], width: int, texts: dict[int, list[str]]) -
         if len(row) != width:
             raise Refusal(
                 f"line {line} has {len(row)} entries, must have {width} as the first one; write "
-                "one matrix per line"
+                "one matrix per line, with commas between numbers and a point for decimals"
             )
         for column, cell in enumerate(row):
             if column in texts:

@@ -37,11 +37,11 @@ def make_folds(
     y: Labels | None = None,
     groups: ArrayLike | None = None,
     *,
-    kept: Indices | None = None,
+    positions: Indices | None = None,
     random_state: RandomState = None,
     classes: bool = True,
 ) -> list[Fold]:
-    """Split matrices into training and held-out parts, of positions within ``kept``."""
+    """Split matrices into training and held-out parts, as indices into ``positions``."""
     # An integer ``cv`` is an upper bound: there are no more folds than groups, or than matrices in
     # the largest class. Folds are shuffled, stratified by class, and keep groups together. Every
     # training part has every class: a class with one matrix or group is never held out, and if
@@ -49,7 +49,7 @@ def make_folds(
     # refer to all matrices. ``classes``: y holds labels. The result is empty if nothing can be held
     # out.
     groups = check_groups(groups, n_matrices)
-    rows = np.arange(n_matrices) if kept is None else kept
+    rows = np.arange(n_matrices) if positions is None else positions
     labels = None if y is None or not classes else y[rows]
     if isinstance(cv, int | np.integer) and not isinstance(cv, bool):
         if cv >= 2:

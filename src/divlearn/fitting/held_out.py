@@ -20,7 +20,7 @@ from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.folds import Fold, Folds, Splitter
 from divlearn.fitting.labelled import Checked, fit_method
 from divlearn.fitting.progress import say
-from divlearn.fitting.selection import HeldOut, Nest, nest_folds
+from divlearn.fitting.selection import Criterion, HeldOut, Nest, nest_folds
 from divlearn.log_vectors import log_vectors
 from divlearn.threads import count_jobs, limit_blas
 from divlearn.tolerances import LEARNING_ACCURACY
@@ -29,7 +29,6 @@ _T = TypeVar("_T", bound=Hashable)
 _P = TypeVar("_P", bound=tuple[Hashable, ...])  # values of parameters
 _F = TypeVar("_F")
 Model = Any  # its type depends on the estimator
-Judge = Callable[[Sequence[RealArray], Sequence[Indices]], RealArray]  # see `HeldOut`
 
 
 class Memo:
@@ -43,7 +42,7 @@ class Memo:
         self._results: dict[Hashable, object] = {}
         self._locks: dict[Hashable, RLock] = {}
 
-    def once(self, key: Hashable, compute: Callable[[], _F]) -> _F:
+    def cached(self, key: Hashable, compute: Callable[[], _F]) -> _F:
         """Return the result of this key, computed at the first call."""
         with self._locks.setdefault(key, RLock()):
             try:
@@ -55,7 +54,7 @@ class Memo:
         return result
 
 
-class Folded(Memo):
+class FoldedData(Memo):
     """Checked matrices, their folds, and features that estimators share."""
 
     def __init__(self, data: Checked, folds: Folds, engine: Engine) -> None:
@@ -80,12 +79,12 @@ class Folded(Memo):
     @property
     def device_matrices(self) -> RealArray:
         """All matrices in the memory of the engine, on the host or on a device."""
-        return self.once("matrices", lambda: self.engine.send(self.data.matrices))
+        return self.cached("matrices", lambda: self.engine.send(self.data.matrices))
 
     @property
     def log_vectors(self) -> RealArray:
         """Logarithms of all matrices as vectors, in the memory of the engine."""
-        return self.once("log vectors", lambda: log_vectors(self.device_matrices))
+        return self.cached("log vectors", lambda: log_vectors(self.device_matrices))
 
     @property
     def whole(self) -> int:
@@ -100,7 +99,7 @@ class Grid(NamedTuple, Generic[_T]):
     refine: Callable[[_T], Sequence[_T]] = lambda _: ()
 
 
-def in_turn(candidates: Sequence[_P]) -> Grid[_P]:
+def coordinate_grid(candidates: Sequence[_P]) -> Grid[_P]:
     """Candidates that vary the last parameter, others in the middle; then refine the others."""
     middle = candidates[len(candidates) // 2]
     return Grid(
@@ -115,7 +114,7 @@ def shares_of(folds_rows: Sequence[Indices], weights: RealArray) -> RealArray:
     return np.concatenate([weights[rows] / weights[rows].sum() / n for rows in folds_rows])
 
 
-_D = TypeVar("_D", bound=Folded)
+_D = TypeVar("_D", bound=FoldedData)
 
 
 class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
@@ -128,7 +127,7 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
 
     _nested: ClassVar[bool] = False  # whether the choice needs models of the nest
     _names: ClassVar[tuple[str, ...]] = ()  # of parameters; none if candidates are named pairs
-    _training: ClassVar[type[Folded]]
+    _training: ClassVar[type[FoldedData]]
 
     cv: Splitter
     engine: str | Engine
@@ -173,7 +172,7 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
         """Check parameters of the estimator."""
 
     @abstractmethod
-    def _judge(self, training: _D) -> Judge:
+    def _make_criterion(self, training: _D) -> Criterion:
         """Return a function to the shares of rows in a score, the higher the better."""
 
     @abstractmethod
@@ -225,12 +224,12 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
         learners = Memo()
 
         def decide(candidate: _T, number: int) -> RealArray:
-            learn = learners.once(number, lambda: self._learner(training, number))
+            learn = learners.cached(number, lambda: self._learner(training, number))
             return self._decide(learn(candidate), training, number)
 
         return HeldOut(
             decide,
-            self._judge(training),
+            self._make_criterion(training),
             training.folds,
             training.nest,
             nested=self._nested,
@@ -250,7 +249,7 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
             f"{choice or type(self).__name__}: held-out {figure} over {len(training.folds)} folds"
         )
         if len(tried) > 1:
-            self.message_ += f", with the best of {len(tried)} combinations chosen without each"
+            self.message_ += f"; each has the best of {len(tried)} combinations on the other folds"
         say(self, self.message_)
 
     def _tabulate(self, training: _D, held_out: HeldOut[_T], tried: Sequence[_T]) -> dict[str, Any]:

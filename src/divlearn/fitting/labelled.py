@@ -10,7 +10,7 @@ from inspect import get_annotations
 from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,7 +20,7 @@ from divlearn.divergence import Divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.folds import Fold, Splitter, check_groups, count_groups, make_folds
 from divlearn.fitting.interrupts import user_call
-from divlearn.fitting.progress import narrated
+from divlearn.fitting.progress import print_progress
 from divlearn.fitting.targets import check_labels, class_factors, keep_classes
 from divlearn.hermitian import from_real_form, is_complex, real_form
 from divlearn.spd import Shrinkage, check_and_learn, check_spd
@@ -43,7 +43,7 @@ def fit_method(fit: _Fit) -> _Fit:
         if fit.__name__ != "partial_fit":
             _forget(self)
         try:
-            with user_call(), narrated(type(self).__name__, getattr(self, "verbose", 0)):
+            with user_call(), print_progress(type(self).__name__, getattr(self, "verbose", 0)):
                 return fit(self, *args, **kwargs)
         except BaseException:
             vars(self).clear()
@@ -147,7 +147,7 @@ class Checked:
 
     matrices: RealArray
     weights: RealArray
-    kept: Indices  # positions among the matrices passed to `fit`
+    positions: Indices  # positions among the matrices passed to `fit`
     y: Labels  # of all matrices passed to `fit`
     groups: Labels | None  # likewise
 
@@ -157,8 +157,8 @@ class Checked:
         """Classes, all of which every training part must have."""
 
     @property
-    def kept_groups(self) -> Labels | None:
-        return None if self.groups is None else self.groups[self.kept]
+    def matrix_groups(self) -> Labels | None:
+        return None if self.groups is None else self.groups[self.positions]
 
     def folds(self, cv: Splitter, random_state: RandomState) -> list[Fold]:
         return make_folds(
@@ -166,15 +166,15 @@ class Checked:
             len(self.y),
             self.y,
             self.groups,
-            kept=self.kept,
+            positions=self.positions,
             random_state=random_state,
             classes=self._classes,
         )
 
-    def spread(self, rows: Indices, values: RealArray) -> RealArray:
+    def scatter(self, rows: Indices, values: RealArray) -> RealArray:
         """Scatter values of rows to all matrices passed to `fit`; NaN for the others."""
         result = np.full((len(self.y), *values.shape[1:]), np.nan)
-        result[self.kept[rows]] = values
+        result[self.positions[rows]] = values
         return result
 
 
@@ -194,7 +194,7 @@ class Labelled(Checked):
 
     def require_two(self, fix: str) -> None:
         """Raise unless every class has two matrices, or groups: to train on and to test on."""
-        counts = count_groups(self.codes, self.kept_groups)
+        counts = count_groups(self.codes, self.matrix_groups)
         if counts.min() < 2:
             unit = "matrix" if self.groups is None else "group"
             raise ValueError(
@@ -270,7 +270,7 @@ def check_training(
     X: ArrayLike,
     sample_weight: ArrayLike | None = None,
     *,
-    dtype: Any = np.float64,
+    dtype: DTypeLike | None = np.float64,
 ) -> RealArray:
     """Check training matrices, and learn how to regularize these and new ones."""
     vars(estimator).pop("feature_names_in_", None)  # of an earlier fit
@@ -281,7 +281,7 @@ def check_training(
 
 
 def check_new(
-    estimator: BaseEstimator, X: ArrayLike | Prepared, *, dtype: Any = np.float64
+    estimator: BaseEstimator, X: ArrayLike | Prepared, *, dtype: DTypeLike | None = np.float64
 ) -> RealArray:
     """Check new matrices, unless they are `Prepared`; the estimator is fitted to their size."""
     if isinstance(X, Prepared):

@@ -11,21 +11,21 @@ from typing import TypeVar
 
 from sklearn.base import BaseEstimator
 
-Listener = Callable[[str, int, int, str], None]  # name of the steps, steps done, all steps, news
+Listener = Callable[[str, int, int, str], None]  # name of the steps, steps done, all steps, message
 
 _T = TypeVar("_T")
 _INTERVAL = 2.0  # seconds between lines, and before the first
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
-clock = time.monotonic  # tests have their own
+clock = time.monotonic  # replaced in tests
 
 
 @contextmanager
 def listen(listener: Listener | None) -> Iterator[None]:
-    """Let a callable hear of all work inside; None for silence.
+    """Call a listener with the progress of all work inside; None for silence.
 
     Examples
     --------
-    >>> with listen(lambda what, done, total, news: print(f"{what}: {done} of {total}")):
+    >>> with listen(lambda steps, done, total, message: print(f"{steps}: {done} of {total}")):
     ...     for fold in track("ab", "folds"):
     ...         pass
     folds: 0 of 2
@@ -44,32 +44,32 @@ def on_progress(check: Callable[[], None]) -> Iterator[None]:
     """Call a function whenever work inside reports progress; an error ends the work."""
     listener = _listener.get()
 
-    def tell_and_check(what: str, done: int, total: int, news: str) -> None:
+    def notify_and_check(steps: str, done: int, total: int, message: str) -> None:
         if listener is not None:
-            listener(what, done, total, news)
+            listener(steps, done, total, message)
         check()
 
-    with listen(tell_and_check):
+    with listen(notify_and_check):
         yield
 
 
-def tell(what: str, done: int, total: int, news: str = "") -> None:
-    """Tell the listener how many of the steps ``what`` are done; inner work needs another name."""
+def notify(steps: str, done: int, total: int, message: str = "") -> None:
+    """Tell the listener how many of some steps are done; inner work needs another name."""
     listener = _listener.get()
     if listener is not None:
-        listener(what, done, total, news)
+        listener(steps, done, total, message)
 
 
-def track(steps: Sequence[_T], what: str) -> Iterator[_T]:
-    """Yield steps, and tell after each how many are done; see `tell`."""
-    tell(what, 0, len(steps))
-    for done, step in enumerate(steps, start=1):
-        yield step
-        tell(what, done, len(steps))
+def track(items: Sequence[_T], steps: str) -> Iterator[_T]:
+    """Yield items, and tell the listener after each how many are done; see `notify`."""
+    notify(steps, 0, len(items))
+    for done, item in enumerate(items, start=1):
+        yield item
+        notify(steps, done, len(items))
 
 
 @contextmanager
-def narrated(name: str, verbose: int) -> Iterator[None]:
+def print_progress(name: str, verbose: int) -> Iterator[None]:
     """Print progress of the work inside unless something listens; of every step if verbose > 1."""
     if not verbose > 0 or _listener.get() is not None:
         yield
@@ -77,16 +77,16 @@ def narrated(name: str, verbose: int) -> Iterator[None]:
     began, due, text = clock(), _INTERVAL, ""
     parts: dict[str, str] = {}  # from outer to inner work; new work is inside the current one
 
-    def narrate(what: str, done: int, total: int, news: str) -> None:
+    def print_step(steps: str, done: int, total: int, message: str) -> None:
         nonlocal due, parts, text
-        parts = dict(takewhile(lambda part: part[0] != what, parts.items()))
-        parts[what] = f"{done} of {total} {what}" + f", {news}" * bool(news)
+        parts = dict(takewhile(lambda part: part[0] != steps, parts.items()))
+        parts[steps] = f"{done} of {total} {steps}" + f", {message}" * bool(message)
         seconds, text = clock() - began, "; ".join(parts.values())
         if verbose > 1 or seconds >= due:
             print(f"[{name}] {seconds:.0f} s: {text}", flush=True)
             due, text = 1.1 * seconds + _INTERVAL, ""  # long work prints few lines
 
-    with listen(narrate):
+    with listen(print_step):
         yield
     if text:
         print(f"[{name}] {clock() - began:.0f} s: {text}", flush=True)

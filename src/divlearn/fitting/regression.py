@@ -13,9 +13,9 @@ from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.fitting.folds import check_groups
-from divlearn.fitting.held_out import Folded, Grid, HeldOutEstimator, Judge, shares_of
+from divlearn.fitting.held_out import FoldedData, Grid, HeldOutEstimator, shares_of
 from divlearn.fitting.labelled import Checked, MatricesMixin, check_training, prepare_new
-from divlearn.fitting.selection import HeldOut
+from divlearn.fitting.selection import Criterion, HeldOut
 from divlearn.fitting.targets import check_numbers
 from divlearn.weights import check_weights
 
@@ -41,7 +41,7 @@ class Numbered(Checked):
         return (values - self.mean) / self.scale
 
 
-class NumberedTraining(Folded):
+class NumberedTraining(FoldedData):
     """Checked matrices, their numbers and folds, and features that regressors share."""
 
     data: Numbered
@@ -123,14 +123,14 @@ class HeldOutRegressor(
         self.mean_, self.scale_ = float(training.data.mean), float(training.data.scale)
         return super().fit_training(training)
 
-    def _judge(self, training: NumberedTraining) -> Judge:
+    def _make_criterion(self, training: NumberedTraining) -> Criterion:
         numbers, weights = training.data.numbers, training.data.weights
 
-        def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
+        def criterion(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
             errors = np.concatenate(parts) - numbers[np.concatenate(rows)]
             return (1 - errors**2) * shares_of(rows, weights)
 
-        return judge
+        return criterion
 
     def _choose(self, training: NumberedTraining, held_out: HeldOut[_T], grid: Grid[_T]) -> _T:
         """Choose a candidate, and for every fold one without the fold."""
@@ -139,8 +139,8 @@ class HeldOutRegressor(
         chosen = [held_out.best(*inner, without=number) for number in range(n_folds)]
         rows, predictions = held_out.average(chosen, len(data.matrices))
         _, optimistic = held_out.average([best] * n_folds, len(data.matrices))
-        self.oof_prediction_ = data.spread(rows, self._restore(predictions))
-        self._optimistic_prediction = data.spread(rows, self._restore(optimistic))
+        self.oof_prediction_ = data.scatter(rows, self._restore(predictions))
+        self._optimistic_prediction = data.scatter(rows, self._restore(optimistic))
         numbers, weights = data.numbers[rows], data.weights[rows]
         self.held_out_r2_ = r_squared(numbers, predictions, weights)
         error = np.average(np.abs(predictions - numbers), weights=weights)

@@ -24,6 +24,8 @@ from divlearn.fitting.progress import track
 from divlearn.threads import side_by_side
 
 _T = TypeVar("_T")
+# Decisions and rows of every fold to the shares of rows in a score; see `HeldOut`.
+Criterion = Callable[[Sequence[RealArray], Sequence[Indices]], RealArray]
 _BLOCKS = 4  # of folds; a nest has a fold for each pair of blocks
 
 
@@ -90,7 +92,7 @@ class HeldOut(Generic[_T]):
     ----------
     decide : callable, (candidate, number of a fold) to its decisions on the held-out part
         An array with one row for each matrix. Folds of the nest come after the others.
-    judge : callable, (decisions, rows) to the shares of rows in a score
+    criterion : callable, (decisions, rows) to the shares of rows in a score
         The score is the sum of shares, the higher the better. Decisions and rows are lists, with an
         item for each fold; shares are in their order.
     folds : list of Fold
@@ -106,7 +108,7 @@ class HeldOut(Generic[_T]):
     def __init__(
         self,
         decide: Callable[[_T, int], RealArray],
-        judge: Callable[[Sequence[RealArray], Sequence[Indices]], RealArray],
+        criterion: Criterion,
         folds: Folds,
         nest: Nest,
         *,
@@ -114,7 +116,7 @@ class HeldOut(Generic[_T]):
         margin: float = 0.0,
         n_jobs: int = 1,
     ) -> None:
-        self.folds, self._decide, self._judge = folds, decide, judge
+        self.folds, self._decide, self._criterion = folds, decide, criterion
         self._nest, self._nested = nest, nested
         self._margin, self._n_jobs = margin, n_jobs
         self._decisions: dict[tuple[_T, int], RealArray] = {}
@@ -146,14 +148,14 @@ class HeldOut(Generic[_T]):
         """Return the share of every held-out row in the score, fold by fold."""
         if candidate not in self._shares:
             held = [held for _, held in self.folds]
-            self._shares[candidate] = self._judge(self.decisions([candidate] * len(held)), held)
+            self._shares[candidate] = self._criterion(self.decisions([candidate] * len(held)), held)
         return self._shares[candidate]
 
     def score(self, candidate: _T, without: int | None = None) -> float:
         """Score a candidate on all folds, or without a fold."""
         if (candidate, without) not in self._scores:
             if self._nested and without is not None:
-                shares = self._judge(*self.without(candidate, without))
+                shares = self._criterion(*self.without(candidate, without))
             else:
                 shares = self.shares(candidate)[self._outside(without)]
             self._scores[candidate, without] = _rounded(shares)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Sequence
 from typing import Annotated, ClassVar, Generic, NamedTuple, Self, TypeVar
 
@@ -22,18 +23,24 @@ from divlearn.fitting.calibration import (
     score_all,
     score_middle,
 )
-from divlearn.fitting.held_out import Folded, Grid, HeldOutEstimator, Judge, in_turn, shares_of
+from divlearn.fitting.held_out import (
+    FoldedData,
+    Grid,
+    HeldOutEstimator,
+    coordinate_grid,
+    shares_of,
+)
 from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, check_labelled, prepare_new
-from divlearn.fitting.selection import HeldOut, average_held_out
+from divlearn.fitting.selection import Criterion, HeldOut, average_held_out
 
-__all__ = ["Grid", "HeldOutClassifier", "Training", "choose", "in_turn"]
+__all__ = ["Grid", "HeldOutClassifier", "Training", "choose", "coordinate_grid"]
 
 _T = TypeVar("_T", bound=Hashable)
 
 _LOWEST = np.log(1e-4)  # of logarithms in the loss, so that no single matrix decides
 
 
-class Training(Folded):
+class Training(FoldedData):
     """Checked matrices, their classes and folds, and features that classifiers share."""
 
     data: Labelled
@@ -85,23 +92,23 @@ def choose(
     return Chosen(best, calibration, rows, averaged, decisions, optimistic)
 
 
-def judge_accuracy(training: Training, forms: Forms) -> Judge:
+def accuracy_criterion(training: Training, forms: Forms) -> Criterion:
     """Return a function to the shares of rows in the mean accuracy of folds."""
     codes, weights = training.data.codes, training.data.weights
 
-    def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
+    def criterion(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
         scores = score_middle(forms, np.concatenate(parts))
         right = scores.argmax(axis=1) == codes[np.concatenate(rows)]
         return right * shares_of(rows, weights)
 
-    return judge
+    return criterion
 
 
-def judge_likelihood(training: Training, forms: Forms) -> Judge:
+def likelihood_criterion(training: Training, forms: Forms) -> Criterion:
     """Return a function to the shares of rows in the mean calibrated log-likelihood of folds."""
     codes, weights = training.data.codes, training.data.weights
 
-    def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
+    def criterion(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
         targets = codes[np.concatenate(rows)]
         scores = score_middle(forms, np.concatenate(parts))
         shares = shares_of(rows, weights)
@@ -109,10 +116,10 @@ def judge_likelihood(training: Training, forms: Forms) -> Judge:
         log_likelihoods = log_softmax(scores / temperature)[np.arange(len(targets)), targets]
         return shares * np.maximum(log_likelihoods, _LOWEST)
 
-    return judge
+    return criterion
 
 
-_JUDGES = {"accuracy": judge_accuracy, "likelihood": judge_likelihood}
+_CRITERIA = {"accuracy": accuracy_criterion, "likelihood": likelihood_criterion}
 
 
 class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], Generic[_T]):
@@ -148,10 +155,13 @@ class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], G
                 "every class has 1 matrix or group, but some must have >= 2, one to train on and "
                 "one to test on; pass more matrices"
             )
-        return super().fit_training(training)
+        with warnings.catch_warnings():
+            # Parts of folds may have few matrices of each class; `keep_classes` judges all data.
+            warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+            return super().fit_training(training)
 
-    def _judge(self, training: Training) -> Judge:
-        return _JUDGES[self._criterion](training, self._forms)
+    def _make_criterion(self, training: Training) -> Criterion:
+        return _CRITERIA[self._criterion](training, self._forms)
 
     def _choose(self, training: Training, held_out: HeldOut[_T], grid: Grid[_T]) -> _T:
         if not training.folds:
@@ -175,8 +185,8 @@ class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], G
     ) -> None:
         data = training.data
         self.calibration_ = chosen.calibration
-        self.oof_proba_ = data.spread(chosen.rows, chosen.probabilities)
-        self._optimistic_proba = data.spread(chosen.rows, chosen.optimistic)
+        self.oof_proba_ = data.scatter(chosen.rows, chosen.probabilities)
+        self._optimistic_proba = data.scatter(chosen.rows, chosen.optimistic)
         right = chosen.probabilities.argmax(axis=1) == data.codes[chosen.rows]
         shares = data.sample_weights[chosen.rows]
         self.held_out_accuracy_ = float(np.average(right, weights=shares))

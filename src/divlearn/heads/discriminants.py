@@ -38,19 +38,25 @@ class Linear:
 class Quadratic:
     """Scores by a mean and a covariance of every class, in common axes."""
 
-    axes: Annotated[RealArray, "n_entries n_axes"]
+    axes: Annotated[RealArray | None, "n_entries n_axes"]  # None for the entries themselves
     linear: Linear  # scores by the pooled part of the covariances
     factors: Annotated[RealArray, "n_rows n_axes"]  # of all classes, one after the other
     centres: Annotated[RealArray, "n_rows"]  # means times the factors of their classes
     starts: Annotated[Indices, "n_classes"]  # first rows of the classes
 
-    def to_host(self) -> Self:
-        """Return the same model with all arrays on the host."""
-        axes, factors, centres = map(to_host, (self.axes, self.factors, self.centres))
-        return replace(self, axes=axes, factors=factors, centres=centres)
+    def compact(self) -> Self:
+        """Return the same model on the host, without axes: predictions then read less."""
+        factors, centres = to_host(self.factors), to_host(self.centres)
+        if self.axes is None:
+            return replace(self, factors=factors, centres=centres)
+        turned = to_host(self.axes).T
+        linear = replace(self.linear, coefficients=self.linear.coefficients @ turned)
+        return replace(self, axes=None, linear=linear, factors=factors @ turned, centres=centres)
 
     def decide(self, vectors: RealArray) -> RealArray:
-        coordinates = vectors @ to_device_of(self.axes, vectors)
+        coordinates = vectors
+        if self.axes is not None:
+            coordinates = vectors @ to_device_of(self.axes, vectors)
         squares = coordinates @ to_device_of(self.factors.T, vectors)
         squares -= to_device_of(self.centres, vectors)
         squares *= squares

@@ -27,7 +27,7 @@ _FLAT = 0.3  # slope along a step, relative to the initial slope, at which a lin
 _ROUNDING = 1e-14
 _LAST_GAIN = 100  # root of the relative gain of the last step, in units of the tolerance
 _SINGLE = 1e-5  # least tolerance for which directions are computed in single precision
-_LEAST_GAIN = 0.2  # gain of a rough step, relative to the mean gain before, at which CG stops
+_LEAST_GAIN = 0.3  # gain of a rough step, relative to the mean gain before, at which CG stops
 _NEGLIGIBLE = 0.05  # variance relative to the penalty, below which weights are negligible
 _DAMPING = 1e-2
 _TINY = float(np.finfo(float).tiny)
@@ -50,6 +50,11 @@ def solve_head(
         warm, value = _Newton(stage, samples, gamma).minimize(warm)
     assert warm is not None
     return warm, value
+
+
+def is_rough(loss: Loss) -> bool:
+    """Whether heads need so few digits that directions in single precision do."""
+    return loss.tolerance >= _SINGLE
 
 
 def solve_heads(loss: Loss, shards: Shards, targets: Parts, stack: RealArray, gamma: float) -> Head:
@@ -122,7 +127,7 @@ class _Newton:
     def __init__(self, loss: Loss, samples: Samples, gamma: float) -> None:
         self._loss, self._samples, self._gamma = loss, samples, gamma
         self._n_features, n_outputs = map(len, samples.centre)
-        rough = loss.tolerance >= _SINGLE
+        rough = is_rough(loss)
         # Steps must not stop early if the curvature jumps, as that of hinges does.
         self._least_gain = _LEAST_GAIN if rough and isinstance(loss, SoftmaxLoss) else 0.0
         squares, basis = samples.components
@@ -203,11 +208,19 @@ class _Newton:
         enough = max(min(0.1, norm**0.5) * norm, 0.1 * goal)
         # Replaces the curvature where a hinge has none, and vanishes at the minimum.
         damping = _DAMPING * min(1.0, norm / max(self._origin.gradient_norm, _TINY))
-        scale = max(state.size, 1e-6) * self._squares + 2 * np.diag(self._penalty) + damping
+        scale = self._diagonal(state) + 2 * np.diag(self._penalty) + damping
         scale = np.maximum(scale, 1e-12 * scale.max())  # about the diagonal of the Hessian
         solve = self._solve_compiled if self._compiled else self._solve
         step = solve(state, scale, damping, enough)
         return step if step.any() else -state.gradient / scale
+
+    def _diagonal(self, state: _State) -> RealArray:
+        """Return the diagonal of the Hessian of the losses; in general, about that."""
+        if not self._compiled:
+            return max(state.size, 1e-6) * self._squares
+        (targets,), (designs,) = self._parts
+        curved = targets[1][:, None] * state.curvature * (1 - state.curvature)
+        return curved.astype(designs[1].dtype).T @ designs[1] ** 2
 
     def _can_be_compiled(self) -> bool:
         whole = self._samples.shards.whole
@@ -223,7 +236,7 @@ class _Newton:
         self, state: _State, scale: RealArray, damping: float, enough: float
     ) -> RealArray:
         (targets,), (designs,) = self._parts
-        return newton_step(
+        step = newton_step(
             designs[1],
             state.curvature,
             targets[1],
@@ -236,6 +249,7 @@ class _Newton:
             least_gain=self._least_gain,
             most_products=_CG_STEPS,
         )
+        return step - step.mean(axis=0)  # what is common to all scores changes no loss
 
     def _solve(self, state: _State, scale: RealArray, damping: float, enough: float) -> RealArray:
         """Solve by preconditioned conjugate gradients."""

@@ -188,8 +188,10 @@ def _products(
     if centre is not None:
         mean, Y_mean = (to_device_of(array, features) for array in centre)
         features, Y = features - mean[..., None, :], Y - Y_mean
-    weighted = weights[:, None] * features
-    products = [features.mT @ weighted, weighted.mT @ Y]
+    # A product of an array with itself takes half of the time of one of two arrays.
+    roots = np.sqrt(weights)[:, None]
+    features = roots * features
+    products = [features.mT @ features, features.mT @ (roots * Y)]
     return to_host(np.concatenate(products, axis=-1))
 
 

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import softmax
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from divlearn.arrays import RealArray
@@ -226,8 +225,8 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
         ends = np.cumsum([len(held) for _, held in task.folds])[:-1]
         final = np.exp(log_softmax(learned.choice.scores / self.temperature_))
         optimistic = average_held_out(np.split(final, ends), task.folds, len(data.codes))[1]
-        self.oof_proba_ = data.spread(rows, probabilities)
-        self._optimistic_proba = data.spread(rows, optimistic)
+        self.oof_proba_ = data.scatter(rows, probabilities)
+        self._optimistic_proba = data.scatter(rows, optimistic)
         if task.shards.whole is None:
             self.oof_proba_ = self.oof_proba_[:0]  # of a sample, not of X
 
@@ -242,7 +241,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes)."""
-        return softmax(self._scores(X) / self.temperature_, axis=1)
+        return np.exp(log_softmax(self._scores(X) / self.temperature_))
 
 
 @takes_metric
@@ -303,10 +302,10 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLPredictor)
         ends = np.cumsum([len(held) for _, held in folds])[:-1]
         parts = [np.split(c.scores, ends)[k] for k, c in enumerate(learned.fold_choices)]
         rows, scores = average_held_out(parts, folds, len(data.matrices))
-        self.oof_prediction_ = data.spread(rows, self._restore(scores))
+        self.oof_prediction_ = data.scatter(rows, self._restore(scores))
         parts = np.split(learned.choice.scores, ends)
         _, final = average_held_out(parts, folds, len(data.matrices))
-        self._optimistic_prediction = data.spread(rows, self._restore(final))
+        self._optimistic_prediction = data.scatter(rows, self._restore(final))
         if task.shards.whole is None:
             self.oof_prediction_ = self.oof_prediction_[:0]  # of a sample, not of X
 

@@ -14,7 +14,7 @@ import numpy as np
 from divlearn.arrays import Indices, RealArray, to_device_of, to_host
 from divlearn.divergence.named import MEMBERS
 from divlearn.fitting.checkpoint import stage
-from divlearn.fitting.progress import tell, track
+from divlearn.fitting.progress import notify, track
 from divlearn.fitting.selection import mean_with_error
 from divlearn.heads.heads import scores_of, solve_head, solve_heads
 from divlearn.heads.losses import Loss
@@ -217,7 +217,7 @@ def train_candidates(
         splits, scores = following, np.concatenate(fold_scores)
         candidates.append(Candidate(settings.loss, penalty, rows, scores, row_losses(scores, rows)))
         loss = candidates[-1].held_out_loss
-        tell("penalties", len(candidates), len(penalties), f"loss {loss:.4g}")
+        notify("penalties", len(candidates), len(penalties), f"loss {loss:.4g}")
     return candidates
 
 

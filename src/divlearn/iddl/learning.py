@@ -12,7 +12,7 @@ import numpy as np
 
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.fitting.checkpoint import staged
-from divlearn.fitting.held_out import Memo, in_turn
+from divlearn.fitting.held_out import Memo, coordinate_grid
 from divlearn.fitting.interrupts import interrupt, stoppable
 from divlearn.fitting.progress import track
 from divlearn.fitting.selection import HeldOut, Nest, mean_with_error
@@ -47,7 +47,7 @@ from divlearn.threads import side_by_side
 
 # Regularisation of RDA: how far covariances are pooled, and shrunk to a multiple of the identity.
 Shrinkages = tuple[float, float]
-_GRID = in_turn(list(product((0.1, 0.5, 0.9), (0.003, 0.01, 0.03, 0.1, 0.3))))
+_GRID = coordinate_grid(list(product((0.1, 0.5, 0.9), (0.003, 0.01, 0.03, 0.1, 0.3))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,7 +336,7 @@ def add_discriminants(learned: Learned, task: Task) -> Learned:
 
     def fit(members: Indices, phi: RealArray, factor: float, best: Shrinkages) -> Discriminant:
         gaussians = RDA(phi, codes, task.weights).learn(*best)
-        return Discriminant(members, factor / len(task.folds), gaussians)
+        return Discriminant(members, factor / len(task.folds), gaussians.compact())
 
     calls = [
         partial(fit, members, phi, factor, best)
@@ -370,13 +370,13 @@ def _choose_shrinkages(
 
     def decide(shrinkages: Shrinkages, fold: int) -> RealArray:
         (train, held), phi = folds[fold], features[fold]
-        rda = cache.once(fold, lambda: RDA(phi[train], codes[train], task.weights[train]))
+        rda = cache.cached(fold, lambda: RDA(phi[train], codes[train], task.weights[train]))
         return to_host(rda.learn(*shrinkages).decide(phi[held]))
 
-    def judge(scores: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
+    def criterion(scores: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
         return -task.row_losses(np.concatenate(scores), np.concatenate(rows))
 
-    held_out = HeldOut(decide, judge, folds, Nest([], []), nested=False, n_jobs=n_workers)
+    held_out = HeldOut(decide, criterion, folds, Nest([], []), nested=False, n_jobs=n_workers)
 
     def candidate(shrinkages: Shrinkages) -> Candidate:
         scores = np.concatenate(held_out.decisions([shrinkages] * len(folds)))

@@ -10,7 +10,7 @@ import numpy as np
 from divlearn.arrays import RealArray, to_device_of, to_host
 from divlearn.engines import Prepared
 from divlearn.engines.data import Gradients, Pull
-from divlearn.heads.heads import objective_of, scores_of, slopes_of, solve_head
+from divlearn.heads.heads import is_rough, objective_of, scores_of, slopes_of, solve_head
 from divlearn.heads.losses import Loss
 from divlearn.heads.samples import FeatureMap, Head, Samples
 from divlearn.iddl.atoms import Dictionary, Variant, are_filters
@@ -18,6 +18,8 @@ from divlearn.optim.problem import Trial
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 from divlearn.sharded.targets import Targets
+
+_HEADS_PER_BASIS = 3  # whose components are those of the first
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +76,8 @@ class Objective:
         self._anchor_steps: tuple[Dictionary, RealArray] | None = None  # of the last dictionary
         self.eigenproblems = 0  # pairs of a matrix and an atom that were decomposed so far
         self.warm: Head | None = None  # warm start of the next head
+        self._solved = 0  # heads so far
+        self._components: Any = None  # of the features of an earlier head
         self.tracing = False  # whether trials of one block keep factorisations for the gradient
 
     def trial(self, point: Dictionary) -> Trial:
@@ -121,8 +125,17 @@ class Objective:
         """Compute the objective from divergences."""
         feature_map = self.feature_map.standardize(self.shards, self.targets, V)
         samples = self.samples(V, feature_map)
+        if is_rough(self.loss) and not self.loss.quadratic:
+            self._share_components(samples)
         self.warm, value = solve_head(self.loss, samples, self.gamma, self.warm)
         return Trial(point, value, Memo(V, feature_map, self.warm))
+
+    def _share_components(self, samples: Samples) -> None:
+        """Take components of an earlier head: they change little, and serve a rough head."""
+        if self._solved % _HEADS_PER_BASIS:
+            samples.components = self._components
+        self._components = samples.components
+        self._solved += 1
 
     def hold_head(self, point: Any, V: Parts, head: Head) -> Trial:
         """Compute the objective with a fixed head, from divergences."""

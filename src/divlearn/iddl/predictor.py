@@ -19,7 +19,7 @@ from divlearn.checks import check_count
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.held_out import Folded
+from divlearn.fitting.held_out import FoldedData
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import Labelled, fit_method
 from divlearn.fitting.progress import say, track
@@ -63,6 +63,7 @@ from divlearn.tolerances import LEARNING_ACCURACY
 _PENALTIES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 _TRAINING_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)  # for penalty="cv"
 _LEARNING_PENALTY = 5e-3  # while the atoms move, which overfit if the head is not regularised
+_LEARNING_TOLERANCE = 3e-4  # of heads while the atoms move
 _TETHER = 1e-3
 _ITERATIONS, _FEWEST_ITERATIONS = 10, 3
 _MOST_WORK = 10**12  # matrices x atoms x size^3 x iterations: five minutes of one core
@@ -121,7 +122,7 @@ class IDDLPredictor(IDDLBase):
             if block is not None:
                 data = self._check_targets(block, groups)
                 folds = data.folds(self._cv(), seeds[0])
-                task = make_task(block.only(data.kept), data, folds)
+                task = make_task(block.only(data.positions), data, folds)
             elif groups is not None:
                 raise ValueError("groups must be None for data in shards; pass an array in memory")
             else:
@@ -129,7 +130,7 @@ class IDDLPredictor(IDDLBase):
             self._set_held_out(self._fit(task, seeds[1]), task)
         return self
 
-    def fit_training(self, training: Folded) -> Self:
+    def fit_training(self, training: FoldedData) -> Self:
         """Fit to checked data, whose log-vectors several estimators may share."""
         self._check_parameters()
         data = cast(Labelled | Numbered, training.data)
@@ -208,6 +209,7 @@ class IDDLPredictor(IDDLBase):
             starts = [partial(start_model, split, settings, v, task.sample) for split, v in folds]
             initial = Embedded(*zip(*side_by_side(starts, n_workers), strict=True))
             candidates = solve(initial.features)
+            initial = _with_heads(initial, candidates[0], settings.penalty)
             if self._is_solved(min(chain(*candidates), key=attrgetter("held_out_loss")), task):
                 settings = replace(settings, max_iter=0)
         if single is not None:
@@ -244,14 +246,14 @@ class IDDLPredictor(IDDLBase):
 
         def logarithms() -> RealArray:
             data = task.sample.data
-            vectors = task.cache.once("log vectors", lambda: log_vectors(data.there))
+            vectors = task.cache.cached("log vectors", lambda: log_vectors(data.device_matrices))
             return vectors[to_device_of(rows, vectors)]
 
         def find_centres() -> RealArray:
             codes = None if task.codes is None else task.codes[rows]
             return self._initial_atoms(X, codes, n_centres, seed, logarithms)
 
-        centres = task.cache.once(("centres", n_centres, rows.tobytes()), find_centres)
+        centres = task.cache.cached(("centres", n_centres, rows.tobytes()), find_centres)
         if rank is None:
             return centres
         return initial_filters(X, centres, n_atoms, rank, np.random.RandomState(seed))
@@ -267,7 +269,7 @@ class IDDLPredictor(IDDLBase):
         """Return the maximum number of iterations; on a CPU, "auto" limits that of full rank."""
         if self.max_iter != "auto":
             return int(self.max_iter)
-        if rank is not None or on_device(task.sample.data.there):
+        if rank is not None or on_device(task.sample.data.device_matrices):
             return _ITERATIONS
         work = max(len(task.folds), 1) * len(task.sample_targets) * n_atoms * task.shards.d**3
         return int(np.clip(_MOST_WORK // work, _FEWEST_ITERATIONS, _ITERATIONS))
@@ -278,7 +280,7 @@ class IDDLPredictor(IDDLBase):
         recipe, penalty = self._recipe, self._recipe.fixed_penalty(task.n_matrices)
         return Settings(
             # Few digits suffice while atoms move if heads are refitted in the end.
-            loss.with_tolerance() if self._averages(task) else loss,
+            loss.with_tolerance(_LEARNING_TOLERANCE) if self._averages(task) else loss,
             penalty=_LEARNING_PENALTY if penalty is None else penalty,
             tether=_TETHER if recipe.solver == "joint" and self._averages(task) else 0.0,
             solver=recipe.solver,
@@ -315,16 +317,20 @@ class IDDLPredictor(IDDLBase):
         if learned.fold_choices:
             held = [rows for _, rows in task.folds]
             losses["model"] = nested_row_losses(learned.fold_choices, held)
-            # Of standardised numbers, or of equal probabilities.
-            chance = 1.0 if task.codes is None else float(np.log(task.n_classes))
-            weights = task.weights[np.concatenate(held)]
-            losses["chance"] = chance * weights / weights.sum()
+            losses["chance"] = task.constant_losses(np.concatenate(held))
         self.held_out_losses_ = {name: task.sum_by_group(values) for name, values in losses.items()}
 
     def _scores(self, X: ArrayLike) -> RealArray:
         check_is_fitted(self)
         discriminants = getattr(self, "discriminants_", [])  # files of earlier versions have none
         return self._map(sum_scores, X, [*self.models_, *self.starts_], discriminants)
+
+
+def _with_heads(initial: Embedded, candidates: list[Candidate], penalty: float) -> Embedded:
+    """Give initial models the heads of the penalty that is closest, for learning to start from."""
+    closest = min(candidates, key=lambda c: abs(np.log(c.penalty / penalty)))
+    pairs = zip(initial.models, closest.heads, strict=True)
+    return initial._replace(models=[replace(model, head=head) for model, head in pairs])
 
 
 class ScoreMixin:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from divlearn.arrays import RealArray, to_host
 from divlearn.checks import check_finite
 from divlearn.fitting.interrupts import is_interrupted, stoppable
-from divlearn.fitting.progress import tell
+from divlearn.fitting.progress import notify
 from divlearn.geometry import in_frames, move_frames
 from divlearn.iddl.atoms import Dictionary
 from divlearn.iddl.objective import Memo, Objective, encode_rows
@@ -43,7 +43,7 @@ class Run:
         self.trial, self.n_iter = trial, iteration
         self._add(gradient_norm, block)
         if block not in _INNER_BLOCKS:
-            tell("iterations", iteration, self._max_iter, f"objective {trial.value:.6g}")
+            notify("iterations", iteration, self._max_iter, f"objective {trial.value:.6g}")
 
     def _add(self, gradient_norm: float, block: str) -> None:
         trial, eigenproblems = self.trial, self._objective.eigenproblems

@@ -114,13 +114,20 @@ class Task:
         check_finite(float(losses.sum()), "the held-out loss", where, or_infinite=True)
         return losses
 
+    def constant_losses(self, rows: Indices) -> RealArray:
+        """Losses of rows for the best constant: frequencies of classes, or the mean number."""
+        constant = np.zeros(self.sample_targets.shape[1])
+        if self.codes is not None:
+            constant = np.log(np.bincount(self.codes, self.weights))
+        return self.row_losses(np.tile(constant, (len(rows), 1)), rows)
+
     def sum_by_group(self, row_losses: RealArray) -> RealArray:
         """Sum losses of held-out rows, fold by fold, over the rows of each group or matrix.
 
         The sums are independent of each other.
         """
         rows = np.concatenate([held for _, held in self.folds])
-        return np.bincount(number_units(rows, self.data.kept_groups), row_losses).astype(float)
+        return np.bincount(number_units(rows, self.data.matrix_groups), row_losses).astype(float)
 
     def scale(self, scores: RealArray, rows: Indices) -> float:
         """Return the factor that makes scores of several models comparable."""
@@ -132,7 +139,7 @@ class Task:
     def split(self, fold: int, make_atoms: Callable[[Indices], RealArray]) -> Split:
         """Return training and held-out data of a fold, with initial atoms."""
         train, held = self.folds[fold]
-        train_block, held_block = self.cache.once(
+        train_block, held_block = self.cache.cached(
             ("fold", fold), lambda: (self.sample.only(train), self.sample.only(held))
         )
         shards = MemoryShards(train_block)
@@ -250,10 +257,10 @@ def _make_embedding(model: Model) -> Callable[[Block], RealArray]:
 
     def embed(block: Block) -> RealArray:
         engine = block.engine
-        if not swaps or on_device(block.data.there):
+        if not swaps or on_device(block.data.device_matrices):
             return model.embed(block)
         # D^(a,b)(X || B) = D^(b,a)(B || X): engines are at their best on much data and few atoms.
-        data = atoms.once(engine.name, lambda: engine.keep(atoms))
+        data = atoms.cached(engine.name, lambda: engine.keep(atoms))
         swapped = np.repeat(pairs[:, :1], len(block), axis=1)
         V = np.moveaxis(engine.encode(data, block.data, *swapped), 1, 0)
         return FeatureMap(model.offset, model.units).compute(V.reshape(len(block), -1))
@@ -323,7 +330,7 @@ def _initial_feature_map(split: Split, settings: Settings, V: Parts) -> FeatureM
 def train(
     split: Split, settings: Settings, variant: Variant, initial: Model | None = None
 ) -> Trained:
-    """Learn atoms and divergences; an initial model gives the offsets of the features."""
+    """Learn atoms and divergences; an initial model gives offsets of features, and a first head."""
     if initial is None:
         V = split.shards.hold(encode_rows, split.atoms, *variant.expand(variant.start))
         feature_map = _initial_feature_map(split, settings, V)
@@ -333,6 +340,7 @@ def train(
     objective = Objective(
         split.shards, split.targets, variant, feature_map, settings, anchors=split.atoms
     )
+    objective.warm = None if initial is None else initial.head
     if are_filters(split.atoms):
         mean = split.shards.reduce(_mean_matrix, parts=[split.targets])
         start: Dictionary = Filters(split.atoms, variant.start, invsqrtm(mean))

@@ -38,16 +38,16 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
     .. math:: v_k = D^{(\alpha_k, \beta_k)}(X \,\|\, B_k)
 
     With y, atoms and divergences are those that an `IDDLClassifier` learns, or an `IDDLRegressor`
-    if y is continuous. Without y, atoms are centres of log-Euclidean k-means, and alpha and beta
-    keep their initial values.
+    if y is continuous or has several columns. Without y, atoms are centres of log-Euclidean
+    k-means, and alpha and beta keep their initial values.
 
     Parameters
     ----------
     n_atoms : int or str, default="auto"
         As in `IDDLClassifier`; without y, as for one class.
     rank : int, "full" or "auto", default="full"
-        As in `IDDLClassifier`. Of an atom of lower rank, the last value is the determinant of
-        :math:`V^T X V` to the power 1/p.
+        As in `IDDLClassifier`; an int needs y, and "auto" is "full" without y. Of an atom of lower
+        rank, the last value is the determinant of :math:`V^T X V` to the power 1/p.
     divergence, loss, recipe, cv, max_iter, random_state, engine, verbose, regularize
         As in `IDDLClassifier`. The head is used in learning only; `transform` returns the
         divergences themselves.
@@ -102,11 +102,15 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         learner.fit(Prepared.checked(matrices), targets, groups=groups)
         for name in _LEARNED:
             setattr(self, name, getattr(learner, name))
-        self._n_features_out = len(self.atoms_) * self.alpha_.shape[1]
+        self._n_features_out = sum(model.head[0].shape[1] for model in self.models_)
         return self
 
     def _fit_unsupervised(self, X: RealArray) -> None:
         self._check_parameters()
+        if self.rank not in ("auto", "full"):
+            raise ValueError(
+                f'rank={self.rank} is learned by y, which is None; pass y, or rank="full"'
+            )
         if self._searches_plane():
             raise ValueError(
                 f"divergence={self.divergence!r} is chosen by y, which is None; pass y, or another "
@@ -133,21 +137,23 @@ def _encode(block: Block, models: Sequence[Model]) -> RealArray:
 
 
 def _check_targets(y: ArrayLike, n_matrices: int) -> Labels:
-    """Check classes, or numbers where y is continuous or has several columns."""
+    """Check classes, or numbers to predict."""
     targets = np.asarray(y)
-    continuous = targets.dtype.kind == "f" and _is_continuous(targets)
-    check = check_numbers if continuous or targets.ndim > 1 else check_labels
+    check = check_numbers if _are_numbers(targets) else check_labels
     return check(targets, n_matrices)
 
 
 def _make_learner(targets: Labels, parameters: dict[str, Any]) -> Any:
-    if not _is_continuous(targets):
+    if not _are_numbers(targets):
         return IDDLClassifier(**parameters)
     loss = parameters.pop("loss")
     if loss not in ("auto", "ridge"):
-        raise ValueError(f"loss={loss!r} must be 'auto' or 'ridge' if y is continuous")
+        raise ValueError(f"loss={loss!r} must be 'auto' or 'ridge' if y holds numbers to predict")
     return IDDLRegressor(**parameters)
 
 
-def _is_continuous(targets: Labels) -> bool:
-    return str(type_of_target(targets)).startswith("continuous")
+def _are_numbers(targets: Labels) -> bool:
+    """Whether targets are continuous, or have several columns."""
+    if targets.ndim > 1 and targets.shape[1] > 1:
+        return True
+    return targets.dtype.kind == "f" and str(type_of_target(targets)).startswith("continuous")

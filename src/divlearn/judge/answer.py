@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any, Literal
+from typing import Literal
 
 from divlearn.arrays import RealArray
 from divlearn.judge.significance import SIGNIFICANT, say_too_few
@@ -192,7 +192,7 @@ class WhichDivergence(Summarised):
         nowhere = {"alpha": math.nan, "beta": math.nan}
         alpha, beta = self.best
         learned = {"alpha": alpha, "beta": beta, "score": self.score, "mean_score": math.nan}
-        rows: list[dict[str, Any]] = [{"name": "learned", **learned}]
+        rows: list[dict[str, str | float]] = [{"name": "learned", **learned}]
         if self.rules:
             score, mean = (self.rules[rule].score for rule in (NEIGHBOUR, MEAN))
             rows.append({"name": "best named", **nowhere, "score": score, "mean_score": mean})

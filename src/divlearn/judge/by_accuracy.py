@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations_with_replacement
-from typing import Any
 
 import numpy as np
 
@@ -114,6 +113,11 @@ def _answer(
     counts = np.unique(codes, return_counts=True)[1]
     p_values = [p_above_chance(flags, codes, groups) for flags in rules.values()]
     p_chance = min(1.0, len(rules) * min(p_values))
+    p_pairs = compare_all(rules, groups, balanced_weights(codes))
+    p_pairs = {pair: max(p, p_chance) for pair, p in p_pairs.items()}
+    gain, _ = _compare(learned, rules[rule], codes, groups)
+    if gain > 0 and p_pairs[frozenset((LEARNED, rule))] < SIGNIFICANT:
+        rule, recommended = LEARNED, learned
     return WhichDivergence(
         criterion="accuracy",
         measure="accuracy" if counts.min() == counts.max() else "balanced accuracy",
@@ -130,7 +134,10 @@ def _answer(
         p_chance=p_chance,
         p_least=len(rules) * least_above_chance(codes, groups),
         n_groups=None if groups is None else len(np.unique(groups)),
-        **_recommend(rules, rule, recommended, codes, groups, p_chance),
+        rule=rule,
+        rule_score=float(_score(recommended, codes)),
+        rule_error=standard_error(recommended, groups, codes),
+        rules=_compare_rules(rules, rule, codes, groups, p_pairs),
     )
 
 
@@ -154,6 +161,24 @@ def _compare(
     return difference, standard_error(first.astype(float) - second, groups, codes)
 
 
+def _compare_rules(
+    rules: Mapping[str, Flags],
+    rule: str,
+    codes: Indices,
+    groups: Indices | None,
+    p_pairs: Mapping[frozenset[str], float],
+) -> dict[str, RuleScore]:
+    """Compare one of the rules with all."""
+    return {
+        name: RuleScore(
+            float(_score(right, codes)),
+            *_compare(rules[rule], right, codes, groups),
+            p_pairs.get(frozenset((rule, name)), 1.0),
+        )
+        for name, right in rules.items()
+    }
+
+
 def _compare_named(
     held_out: Flags, learned: Flags, codes: Indices, groups: Indices | None, p_chance: float
 ) -> dict[str, NamedScore]:
@@ -174,35 +199,6 @@ def _compare_named(
             mean_score=float(_score(means[index], codes)),
         )
     return named
-
-
-def _recommend(
-    rules: Mapping[str, Flags],
-    rule: str,
-    flags: Flags,
-    codes: Indices,
-    groups: Indices | None,
-    p_chance: float,
-) -> dict[str, Any]:
-    """Judge the best rule of named divergences, or the learned rule if it is clearly better."""
-    p_pairs = compare_all(rules, groups, balanced_weights(codes))
-    p_values = {pair: max(p, p_chance) for pair, p in p_pairs.items()}
-    gain, _ = _compare(rules[LEARNED], rules[rule], codes, groups)
-    if gain > 0 and p_values[frozenset((LEARNED, rule))] < SIGNIFICANT:
-        rule, flags = LEARNED, rules[LEARNED]
-    return {
-        "rule": rule,
-        "rule_score": float(_score(flags, codes)),
-        "rule_error": standard_error(flags, groups, codes),
-        "rules": {
-            name: RuleScore(
-                float(_score(right, codes)),
-                *_compare(rules[rule], right, codes, groups),
-                p_values.get(frozenset((rule, name)), 1.0),
-            )
-            for name, right in rules.items()
-        },
-    }
 
 
 def judge_means(

@@ -18,8 +18,7 @@ from divlearn.checks import RandomState, check_count, check_name
 from divlearn.fitting.folds import Fold, Splitter, find_dependent
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import Labelled
-from divlearn.fitting.progress import narrated, track
-from divlearn.hermitian import is_complex
+from divlearn.fitting.progress import print_progress, track
 from divlearn.judge import significance
 from divlearn.judge.answer import Summarised, say_how_many
 from divlearn.judge.evaluation import check_folded, fit_fold, regularize_fold
@@ -207,17 +206,16 @@ def channel_importance(
     n_repeats = check_count(n_repeats, "n_repeats")
     if method == "drop":
         n_repeats = 0
-    data, width = check_folded(X, y, groups, regularize), 1 + is_complex(X)  # rows of a channel
-    sets = _check_channels(channels, data.matrices.shape[-1] // width)
-    with user_call(), narrated("channel_importance", verbose):
-        return _measure(estimator, data, sets, width, n_repeats, cv, random_state, regularize)
+    data = check_folded(X, y, groups, regularize)
+    sets = _check_channels(channels, data.matrices.shape[-1])
+    with user_call(), print_progress("channel_importance", verbose):
+        return _measure(estimator, data, sets, n_repeats, cv, random_state, regularize)
 
 
 def _measure(
     estimator: BaseEstimator,
     data: Labelled,
     sets: dict[str, tuple[int, ...]],
-    width: int,
     n_repeats: int,
     cv: Splitter,
     random_state: RandomState,
@@ -231,13 +229,12 @@ def _measure(
                 f"fold {number} holds out 1 class, must hold out >= 2 to permute channels between "
                 'classes; pass another cv, or method="drop"'
             )
-    set_rows = [
-        [width * i + k for i in channels for k in range(width)] for channels in sets.values()
-    ]
     flags: list[RealArray] = []
     with stoppable(lambda: flags):
         for fold in track(folds, "folds"):
-            right = _judge_fold(estimator, data, fold, regularize, set_rows, n_repeats, rng)
+            right = _judge_fold(
+                estimator, data, fold, regularize, list(sets.values()), n_repeats, rng
+            )
             if is_interrupted():  # comparing with an unfinished fit would be unfair
                 raise KeyboardInterrupt
             flags.append(right)
@@ -270,7 +267,13 @@ def _check_channels(channels: Channels | None, d: int) -> dict[str, tuple[int, .
                 f"channels={names} must hold {d} different names, one for each row of the matrices"
             )
         channels = {name: [channel] for channel, name in enumerate(names)}
-    sets = {str(name): tuple(map(index, indices)) for name, indices in channels.items()}
+    try:
+        sets = {str(name): tuple(map(index, indices)) for name, indices in channels.items()}
+    except TypeError as error:
+        raise TypeError(
+            f"channels={dict(channels)!r} must hold indices of rows for each name, such as "
+            '{"frontal": [0, 1]}'
+        ) from error
     if not sets:
         raise ValueError("channels is empty, must hold >= 1 set of channels")
     for name, indices in sets.items():
@@ -320,5 +323,5 @@ def permute_channels(matrices: RealArray, channels: Sequence[int], order: Indice
     factors[:, n_others:, n_others:] = factors[order, n_others:, n_others:]
     factors[:, n_others:, :n_others] = weights[order] @ others
     back = np.argsort(last)
-    permuted: RealArray = (factors @ factors.mT)[:, back[:, None], back]
+    permuted: RealArray = (factors @ factors.mT.conj())[:, back[:, None], back]
     return permuted

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,9 +27,9 @@ from divlearn.fitting.folds import (
 )
 from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import Labelled, label
-from divlearn.fitting.progress import narrated, tell
+from divlearn.fitting.progress import notify, print_progress
 from divlearn.fitting.targets import locate_errors
-from divlearn.hermitian import real_form
+from divlearn.hermitian import is_complex, real_form
 from divlearn.judge import significance
 from divlearn.judge.answer import Summarised, say_how_many
 from divlearn.judge.significance import SIGNIFICANT, PairedComparison
@@ -222,9 +223,9 @@ def evaluate(
     """
     data = check_folded(X, y, groups, regularize)
     classifiers = default_classifiers(random_state) if classifiers is None else classifiers
-    if not classifiers:
-        raise ValueError("classifiers is empty, must hold >= 1; pass some by name")
-    with user_call(), narrated("evaluate", verbose):
+    if not classifiers or not isinstance(classifiers, Mapping):
+        raise ValueError(f"classifiers={classifiers!r} must be a dict of >= 1 estimators by name")
+    with user_call(), print_progress("evaluate", verbose):
         return _cross_validate(classifiers, data, data.folds(cv, random_state), regularize)
 
 
@@ -232,9 +233,9 @@ def check_folded(
     X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, regularize: str | float
 ) -> Labelled:
     """Check and label matrices, which are regularized later, by each fold."""
-    X = real_form(X)
-    check_spd(X, regularize=regularize, ndim=3)
-    matrices = np.asarray(X, dtype=np.float64)
+    check_spd(real_form(X), regularize=regularize, ndim=3)
+    dtype: Any = np.complex128 if is_complex(X) else np.float64
+    matrices = np.asarray(X, dtype=dtype)
     data = label(matrices, y, np.ones(len(matrices)), None, groups)
     data.require_two("drop the class, or pass more of it")
     return data
@@ -248,7 +249,7 @@ def _cross_validate(
     steps = list(product(range(len(folds)), classifiers))
     with stoppable(lambda: any(results.values())):
         for number, (fold, name) in enumerate(steps):
-            tell("fits", number, len(steps), f"fold {fold + 1}: {name}")
+            notify("fits", number, len(steps), f"fold {fold + 1}: {name}")
             part = f"{len(folds[fold][0])} of {len(data.y)} matrices"
             with locate_errors(f"{name}, fitted to {part}"):
                 result = _predict(classifiers[name], data, regularize, folds[fold])

@@ -11,7 +11,7 @@ from divlearn.arrays import Indices, RealArray, as_axis
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import number_units
 from divlearn.fitting.labelled import Labelled, label
-from divlearn.fitting.progress import narrated
+from divlearn.fitting.progress import print_progress
 from divlearn.hermitian import real_form
 from divlearn.judge import significance
 from divlearn.judge.answer import Summarised, format_point
@@ -176,7 +176,7 @@ def plane_map(
     # Neighbours are matrices: a class may be one group.
     replace(data, groups=None).require_two("drop the class, or pass more of it")
     grid = _check_signs(check_axis(alphas, "alphas"), check_axis(betas, "betas"))
-    with narrated("plane_map", verbose):
+    with print_progress("plane_map", verbose):
         one_fold, drawn = np.zeros_like(data.codes), draw_judged(data.codes)
         correct, judged = judge_neighbors(
             matrices, data.codes, one_fold, units, make_grid(*grid), drawn, engine
@@ -212,4 +212,4 @@ def label_units(
 ) -> tuple[Labelled, Indices | None]:
     """Label checked matrices; return also the numbers of their groups, or None."""
     data = label(matrices, y, np.ones(len(matrices)), None, groups)
-    return data, None if data.groups is None else number_units(data.kept, data.groups)
+    return data, None if data.groups is None else number_units(data.positions, data.groups)

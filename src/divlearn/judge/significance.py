@@ -11,7 +11,6 @@ from scipy.special import stdtr
 from scipy.stats import binom, entropy
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.fitting.folds import count_groups
 
 SIGNIFICANT = 0.05  # p-values below it count as significant in summaries
 
@@ -42,7 +41,9 @@ def p_above_chance(flags: NDArray[np.bool_], codes: Indices, groups: _Groups = N
     units = np.arange(len(codes)) if groups is None else groups
     excess = float(np.mean(balanced_weights(codes) * flags)) - 1 / len(classes)
     error = np.sqrt(_SHARED_LABELS) * standard_error(flags, units, codes)
-    degrees = max(int(count_groups(codes, units).min()) - 1, 1)
+    # Groups of unequal size count as fewer: one over the mean share of a matrix's group (Kish).
+    n_effective = np.bincount(codes) / np.bincount(codes, _shares(codes, units))
+    degrees = max(float(n_effective.min()) - 1, 1)
     is_constant, is_above = error <= _ROUNDING, excess > _ROUNDING
     p = float(not is_above) if is_constant else float(stdtr(degrees, -excess / error))
     return max(p, least_above_chance(codes, groups)) if is_above else p
@@ -74,10 +75,18 @@ def standard_error(
     codes = np.zeros(len(values), dtype=np.intp) if codes is None else codes
     centered = values - (np.bincount(codes, values) / np.maximum(np.bincount(codes), 1))[codes]
     if groups is not None:
-        n_groups = count_groups(codes, groups)
-        centered = centered * np.sqrt(n_groups / np.maximum(n_groups - 1, 1))[codes]
+        # A group draws the mean towards itself by its share (Bell and McCaffrey 2002).
+        shares = _shares(codes, groups)
+        centered = centered / np.sqrt(np.where(shares < 1, 1 - shares, 1))
     sums = _sum_groups(balanced_weights(codes) * centered, groups)
     return float(np.sqrt(sums @ sums)) / len(values)
+
+
+def _shares(codes: Indices, groups: Indices) -> RealArray:
+    """Share of the group of every matrix in its class."""
+    pairs = np.unique(codes * (int(groups.max()) + 1) + groups, return_inverse=True)[1]
+    shares: RealArray = np.bincount(pairs)[pairs] / np.bincount(codes)[codes]
+    return shares
 
 
 def _sum_groups(values: RealArray, groups: _Groups) -> RealArray:

@@ -12,7 +12,7 @@ from divlearn.checks import RandomState, check_count
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.interrupts import stoppable
 from divlearn.fitting.labelled import Labelled
-from divlearn.fitting.progress import narrated, track
+from divlearn.fitting.progress import print_progress, track
 from divlearn.fitting.selection import mean_with_error
 from divlearn.hermitian import real_form
 from divlearn.judge import maps
@@ -67,7 +67,7 @@ def which_divergence(
     >>> print(which_divergence(X, y, random_state=0).summary())
     Use the nearest mean in airm, stein, burg or log-cosh: ...
     """
-    with narrated("which_divergence", verbose):
+    with print_progress("which_divergence", verbose):
         default = _LIKELIHOOD_GRID if y is None else None
         axes = _check_axis(alphas, "alphas", default), _check_axis(betas, "betas", default)
         if y is None:
@@ -118,7 +118,9 @@ def _by_likelihood(
         p_value = math.exp(-n * max(gain, 0.0))  # 2 n gain is chi-squared with two degrees
         bic = 2 * n * gain - 2 * math.log(n)
         named[name] = NamedScore(alpha, beta, member.log_likelihood, gain, error, p_value, bic)
-    first, second = sorted(named, key=lambda name: -named[name].score)[:2]
+    top = max(row.score for row in named.values())
+    first = next(name for name in named if math.isclose(named[name].score, top))  # `best_named`
+    second = max((name for name in named if name != first), key=lambda name: named[name].score)
     surface = np.full((len(alphas), len(betas)), np.nan)
     # A rough centre is accurate enough, because it maximizes the likelihood. Every second row
     # runs backwards, so that each point starts from the centre of an adjacent one.

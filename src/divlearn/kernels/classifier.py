@@ -296,7 +296,7 @@ class DivergenceKernelClassifier(MachineClassifier):
             point, values = candidate[:2], dict(candidate)
             table = self._table(training, candidate)
             prepare = lambda: on_landmarks(*part, table, targets, point)  # noqa: E731
-            problem = problems.once(point, prepare)
+            problem = problems.cached(point, prepare)
             return LeastSquares(*problem.learn(values["C"], values["scale"])), candidate
 
         return learn
@@ -327,7 +327,7 @@ class DivergenceKernelClassifier(MachineClassifier):
     ) -> None:
         super()._keep(training, held_out, grid, chosen)
         scores = self._class_scores(chosen.decisions)
-        self.oof_decision_ = training.data.spread(chosen.rows, scores)
+        self.oof_decision_ = training.data.scatter(chosen.rows, scores)
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
         self.svc_, _ = self._learner(training, training.whole)(best)

@@ -21,7 +21,7 @@ from divlearn.fitting import labelled
 from divlearn.fitting.labelled import check_new, check_training
 from divlearn.kernels import tables
 from divlearn.kernels.definiteness import Definiteness, measure, theory
-from divlearn.kernels.tables import decay, symmetric_table
+from divlearn.kernels.tables import decay, symmetric_table, training_table
 from divlearn.spd import check_spd
 
 
@@ -106,7 +106,8 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
 
     def transform_checked(self, matrices: RealArray) -> RealArray:
         """Transform checked matrices."""
-        return self._learned_kernel(matrices, self.matrices_)
+        divergence, engine = self._for_checked(self.divergence_), get_engine(self.engine)
+        return decay(training_table(self, divergence, engine, matrices), self.scale_)
 
     @labelled.fit_method
     def fit_transform(self, X: ArrayLike, y: Any = None) -> RealArray:
@@ -182,8 +183,8 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
         self.scale_ = tables.median_scale(divergences, copies, fix="pass a number for scale")
         return divergences
 
-    def _learned_kernel(self, X: RealArray, Y: RealArray | None = None) -> RealArray:
-        return self._kernel(self._for_checked(self.divergence_), self.scale_, X, Y)
+    def _learned_kernel(self, X: RealArray) -> RealArray:
+        return self._kernel(self._for_checked(self.divergence_), self.scale_, X)
 
     def _kernel(
         self, divergence: Divergence, scale: float, X: RealArray, Y: RealArray | None = None

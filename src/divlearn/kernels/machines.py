@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import lru_cache, reduce
+from itertools import accumulate, pairwise
 from operator import iadd
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from sklearn.svm import SVC
 
 from divlearn.arrays import Indices, RealArray, to_device_of, to_host
 from divlearn.engines.compiled import is_compiled, solve_pairs
-from divlearn.fitting.held_out import Folded, Memo
+from divlearn.fitting.held_out import FoldedData, Memo
 from divlearn.geometry import compose, solve_definite
 from divlearn.heads.discriminants import Linear
 from divlearn.kernels.tables import cut, decay
@@ -65,13 +66,13 @@ def decide_pairs(machine: SVC | PairMachine, kernel: RealArray) -> RealArray:
 
     Matrix products, one per class, take a fraction of the time of libsvm's loops.
     """
-    n_classes, ends = len(machine.n_support_), np.cumsum(machine.n_support_)[:-1]
+    coefficients, n_classes = machine.dual_coef_, len(machine.n_support_)
     if n_classes == 2:
-        return np.asarray(kernel @ machine.dual_coef_[0] + machine.intercept_)
+        return np.asarray(kernel @ coefficients[0] + machine.intercept_)
     decisions = np.repeat(machine.intercept_[:, None], len(kernel), axis=1)
-    blocks = zip(np.split(kernel, ends, 1), np.split(machine.dual_coef_, ends, 1), strict=True)
-    for pairs, (columns, coefficients) in zip(_pairs_of(n_classes), blocks, strict=True):
-        decisions[pairs] += coefficients @ columns.T
+    ends = accumulate(machine.n_support_.tolist(), initial=0)
+    for pairs, (start, end) in zip(_pairs_of(n_classes), pairwise(ends), strict=True):
+        decisions[pairs] += coefficients[:, start:end] @ kernel[:, start:end].T
     return decisions.T
 
 
@@ -134,7 +135,7 @@ class Landmarks:
 
     def learn(self, C: float, scale: float) -> tuple[RealArray, RealArray]:
         """Return a, shape (n_targets, n_landmarks), and b for a penalty and a scale."""
-        products, sides, centre, means = self._moments.once(scale, lambda: self._average(scale))
+        products, sides, centre, means = self._moments.cached(scale, lambda: self._average(scale))
         system = products + self._inner(scale) / C
         system[np.diag_indices(len(system))] += _RIDGE * len(self._roots)
         coefficients = solve_definite(system, sides)
@@ -165,7 +166,7 @@ class Landmarks:
 
 
 def on_landmarks(
-    training: Folded,
+    training: FoldedData,
     number: int,
     columns: Indices,
     table: RealArray,
@@ -177,7 +178,7 @@ def on_landmarks(
 
     def inner(scale: float) -> RealArray:
         compute = lambda: make_definite(decay(to_host(table[columns]), scale))  # noqa: E731
-        return training.once(("landmarks", name, scale), compute)
+        return training.cached(("landmarks", name, scale), compute)
 
     weights = training.data.weights[rows]
     return Landmarks(lambda block: table[rows[block]], inner, targets[rows], weights)

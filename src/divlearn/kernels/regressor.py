@@ -35,7 +35,7 @@ from divlearn.kernels.tables import (
     median_scale,
     shared_columns,
     shared_table,
-    symmetric_table,
+    training_table,
 )
 from divlearn.tolerances import LEARNING_ACCURACY
 
@@ -193,7 +193,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
             divergence, scale, penalty = candidate
             table = _table(training, divergence)
             prepare = lambda: on_landmarks(*part, table, targets, divergence)  # noqa: E731
-            problem = problems.once(divergence, prepare)
+            problem = problems.cached(divergence, prepare)
             return Linear(*problem.learn(1 / penalty, scale)), candidate
 
         return learn
@@ -213,7 +213,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
     def _decide_new(self, new: Prepared) -> RealArray:
         divergence, scale, _ = self.best_params_.values()
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-        table = symmetric_table(divergence, engine, new.matrices, self.matrices_)
+        table = training_table(self, divergence, engine, new.matrices)
         return to_host(self.model_.decide(decay(table, scale)))[:, 0]
 
 

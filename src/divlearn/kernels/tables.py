@@ -4,14 +4,17 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from itertools import pairwise
 from math import isqrt
+from typing import Any
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from divlearn.alpha_beta import nonnegative_point
 from divlearn.arrays import Indices, RealArray
-from divlearn.divergence import ABDivergence, Divergence
+from divlearn.divergence import ABDivergence, Divergence, EmbeddedMetric
 from divlearn.engines import Engine, Prepared
-from divlearn.fitting.held_out import Folded, Memo
+from divlearn.fitting.held_out import FoldedData, Memo
+from divlearn.fitting.prepared import prepare_once
 from divlearn.fitting.progress import track
 from divlearn.threads import side_by_side
 
@@ -34,19 +37,29 @@ def symmetric_point(alpha: float, beta: float) -> Point:
     return low, high
 
 
+def training_table(
+    estimator: Any, divergence: Divergence, engine: Engine, X: RealArray
+) -> RealArray:
+    """Symmetrised divergences of new matrices to ``matrices_`` of a fitted estimator."""
+    training = prepare_once(estimator, estimator.matrices_, Prepared.checked)
+    return symmetric_table(divergence, engine, X, training)
+
+
 def symmetric_table(
-    divergence: Divergence, engine: Engine, X: RealArray, Y: RealArray | None = None
+    divergence: Divergence, engine: Engine, X: RealArray, Y: RealArray | Prepared | None = None
 ) -> RealArray:
     """Means of both directions in the textbook form, between checked sets of matrices."""
+    second = Prepared.checked(Y) if isinstance(Y, np.ndarray) else Y
     if isinstance(divergence, ABDivergence):
         point = symmetric_point(divergence.alpha, divergence.beta)
-        if Y is None:
+        if second is None:
             table = square_tables(engine, X, [point])[0]
         else:
-            table = cross_table(engine, X, Y, point)
+            table = cross_table(engine, X, second, point)
         return divergence.scale * table
     first = Prepared.checked(X)
-    second = None if Y is None else Prepared.checked(Y)
+    if isinstance(divergence, EmbeddedMetric) and second is not None:
+        return cdist(divergence.vectors(first), divergence.vectors(second), "sqeuclidean")
     table = divergence.pairwise(first, second)
     if divergence.squared_distance:  # is symmetric
         return table
@@ -101,12 +114,18 @@ def cross_tables(
     return tables
 
 
-def cross_table(engine: Engine, X: RealArray, Y: RealArray, point: Point) -> RealArray:
+def cross_table(engine: Engine, X: RealArray, Y: Prepared, point: Point) -> RealArray:
     """Symmetrised divergences of every matrix of X to every matrix of Y, shape (n_X, n_Y)."""
-    if len(X) < len(Y):  # engines are fastest on much data and few atoms
-        return cross_table(engine, Y, X, point).T
-    data = Prepared.checked(X.astype(np.result_type(X, Y), copy=False))
-    return _both_directions(engine, data, Y, [point])[0]()
+    dtype = np.result_type(X, Y.dtype)
+
+    def prepare(matrices: RealArray) -> Prepared:
+        return engine.prepare(Prepared.checked(matrices.astype(dtype, copy=False)))
+
+    if len(X) >= Y.n_matrices:
+        return _both_directions(engine, prepare(X), Y.matrices, [point])[0]()
+    # Engines are fastest on much data and few atoms.
+    data = Y.cached((engine.name, dtype), lambda: prepare(Y.matrices))
+    return _both_directions(engine, data, X, [point])[0]().T
 
 
 def _both_directions(
@@ -201,22 +220,22 @@ def pick_landmarks(codes: Indices, most: int | None = None) -> Indices:
     return by_class(codes)[places]
 
 
-def are_many(training: Folded, most: int | None = None) -> bool:
+def are_many(training: FoldedData, most: int | None = None) -> bool:
     """Whether there are more matrices than `most`, by default too many for tables of all pairs."""
     return len(training.data.matrices) > (LARGE if most is None else most)
 
 
-def shared_columns(training: Folded, most: int | None = None) -> Indices:
+def shared_columns(training: FoldedData, most: int | None = None) -> Indices:
     """Rows of the matrices that are columns of tables: all, or landmarks if there are many."""
     strata = training.data.strata
     if not are_many(training, most):
         return np.arange(len(strata))
     limit = max(1, _LARGEST_TABLE // (8 * len(strata) * _DIVERGENCES))
-    return training.once("landmarks", lambda: pick_landmarks(strata, limit))
+    return training.cached("landmarks", lambda: pick_landmarks(strata, limit))
 
 
 def shared_tables(
-    training: Folded, points: Sequence[Point], columns: Indices | None = None
+    training: FoldedData, points: Sequence[Point], columns: Indices | None = None
 ) -> dict[Point, RealArray]:
     """Tables of divergences to the matrices `columns`, computed once for all estimators."""
     matrices = training.data.matrices
@@ -226,11 +245,11 @@ def shared_tables(
         landmarks = None if whole else matrices[columns]
         return make_tables(training.engine, matrices, points, landmarks)
 
-    return training.once(("tables", tuple(points), whole), compute)
+    return training.cached(("tables", tuple(points), whole), compute)
 
 
 def shared_table(
-    training: Folded,
+    training: FoldedData,
     divergence: Divergence,
     points: Sequence[Point],
     columns: Indices | None = None,
@@ -247,13 +266,15 @@ def shared_table(
         landmarks = None if whole else matrices[columns]
         return symmetric_table(divergence, training.engine, matrices, landmarks)
 
-    return training.once(("table", divergence, whole), compute)
+    return training.cached(("table", divergence, whole), compute)
 
 
-def shared_kernel(training: Folded, table: RealArray, scale: float, name: Hashable) -> RealArray:
+def shared_kernel(
+    training: FoldedData, table: RealArray, scale: float, name: Hashable
+) -> RealArray:
     """Return exp(-scale D), computed once for all folds and penalties."""
-    recent = training.once("kernels", lambda: Memo(_KERNELS))
-    return recent.once((name, scale), lambda: decay(table, scale))
+    recent = training.cached("kernels", lambda: Memo(_KERNELS))
+    return recent.cached((name, scale), lambda: decay(table, scale))
 
 
 def make_tables(

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, Self, TypeVar
 
 import numpy as np
 import sklearn
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.pipeline import Pipeline
 
@@ -181,7 +181,7 @@ def read_object(
 
 
 def _read_tree(
-    page: dict[str, Any], arrays: dict[str, NDArray[Any]], trusted: Collection[str], finished: bool
+    page: dict[str, Any], arrays: dict[str, np.ndarray], trusted: Collection[str], finished: bool
 ) -> object:
     """Make the objects of a file; one of version 0.2 may contain classes that have changed."""
     if page["version"] == VERSION:
@@ -207,7 +207,7 @@ def fingerprint(value: object) -> str:
     return _digest(writer.write(value), writer.arrays)
 
 
-def _digest(tree: Node, arrays: Mapping[str, NDArray[Any]]) -> str:
+def _digest(tree: Node, arrays: Mapping[str, np.ndarray]) -> str:
     """SHA-256 of a tree and its arrays; checksums of archives do not detect exchanged members."""
     digest = hashlib.sha256(json.dumps(tree).encode())
     for name, array in arrays.items():
@@ -250,7 +250,7 @@ def _read_page(file: BinaryIO, kind: str) -> dict[str, Node]:
     return page
 
 
-def _read_arrays(file: BinaryIO, size: int, limit: int) -> dict[str, NDArray[Any]]:
+def _read_arrays(file: BinaryIO, size: int, limit: int) -> dict[str, np.ndarray]:
     with open_npz(file, size) as variables:
         check_limit(sum(variable.n_bytes for variable in variables), limit, "its arrays")
         for variable in variables:

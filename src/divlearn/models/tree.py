@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.format import descr_to_dtype, dtype_to_descr
-from numpy.typing import NDArray
 from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRequest
 
@@ -45,7 +44,7 @@ class TreeWriter:
     """Converts objects to trees and arrays; ``strict`` refuses names that are not trusted."""
 
     def __init__(self, *, strict: bool = False) -> None:
-        self.arrays: dict[str, NDArray[Any]] = {}
+        self.arrays: dict[str, np.ndarray] = {}
         self._strict = strict
         self._names: dict[int, str] = {}  # by id, so that shared arrays are stored once
 
@@ -104,7 +103,7 @@ class TreeWriter:
 class TreeReader:
     """Converts trees and arrays to objects; ``finished`` refuses learned attributes with NaN."""
 
-    arrays: Mapping[str, NDArray[Any]]
+    arrays: Mapping[str, np.ndarray]
     trusted: Collection[str]
     finished: bool
     changed: Collection[str] = ()  # classes whose objects in the file lack attributes

@@ -206,7 +206,9 @@ def find_codes(labels: Labels, classes: Labels) -> Indices:
     return np.searchsorted(classes, labels)
 
 
-def fade(totals: RealArray, codes: Indices, forgetting: float) -> tuple[RealArray, RealArray]:
+def decay_totals(
+    totals: RealArray, codes: Indices, forgetting: float
+) -> tuple[RealArray, RealArray]:
     """Weights of the old totals of codes, and of new matrices: one for the last of each code."""
     counts, n_later = np.zeros(len(totals)), np.empty(len(codes))
     for row in range(len(codes) - 1, -1, -1):
@@ -248,10 +250,11 @@ def continue_means(
 # --- fields of metrics: weighted sums of divergences, each with its own class means ---------------
 
 
-def is_sequence(divergence: Any) -> bool:
+def is_sequence(divergence: object) -> bool:
     """Tell several divergences from one, such as a pair of numbers."""
-    listed = isinstance(divergence, list | tuple | np.ndarray)
-    return listed and not (len(divergence) and all(isinstance(item, Real) for item in divergence))
+    if not isinstance(divergence, list | tuple | np.ndarray):
+        return False
+    return not len(divergence) or not all(isinstance(item, Real) for item in divergence)
 
 
 def check_field(divergences: Any) -> list[Divergence]:
@@ -267,7 +270,7 @@ def check_field(divergences: Any) -> list[Divergence]:
     return field
 
 
-def _without_scale(divergence: Divergence) -> Any:
+def _without_scale(divergence: Divergence) -> object:
     if isinstance(divergence, ABDivergence):
         return divergence.alpha, divergence.beta, divergence.symmetrized
     return divergence

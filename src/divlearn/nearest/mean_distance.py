@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import softmax
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,6 +16,7 @@ from divlearn.checks import ClassWeight, RandomState
 from divlearn.divergence import Divergence, DivergenceLike
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting import labelled
+from divlearn.fitting.calibration import log_softmax
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import Labelled, check_labelled, check_new
 from divlearn.fitting.targets import check_labels, find_classes
@@ -31,7 +31,7 @@ from divlearn.nearest.class_means import (
     check_forgetting,
     class_means,
     continue_means,
-    fade,
+    decay_totals,
     find_codes,
     is_sequence,
     learn_filter,
@@ -132,7 +132,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
     scale_: float
     weights_: Annotated[RealArray, "n_divergences"]
     totals_: Annotated[RealArray, "n_classes"] = np.ones(1)  # files of version 0.2 have none
-    cv_results_: dict[str, Any]
+    cv_results_: dict[str, RealArray | Labels]
     oof_proba_: Annotated[RealArray, "n_matrices n_classes"]
     _optimistic_proba: Annotated[RealArray, "n_matrices n_classes"]
     _field: list[Divergence]
@@ -218,7 +218,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         codes = find_codes(check_labels(y, len(matrices)), self.classes_)
         if self._filter is not None:
             matrices = project(matrices, self._filter)
-        before, weights = fade(self.totals_, codes, forgetting)
+        before, weights = decay_totals(self.totals_, codes, forgetting)
         names = [f"class {name!s}" for name in self.classes_]
         means = self.means_.reshape(len(self._field), -1, *self.means_.shape[-2:])
         new, updated = (matrices, weights, codes), []
@@ -280,7 +280,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
             training, rough, None if self.filtering else view
         )
         self.oof_proba_, self._optimistic_proba = (
-            data.spread(chosen.rows, _normalize(self._priors() * probabilities))
+            data.scatter(chosen.rows, _normalize(self._priors() * probabilities))
             for probabilities in (chosen.probabilities, chosen.optimistic)
         )
         divergence = CANDIDATES[chosen.best]
@@ -313,10 +313,12 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         The shape is (n_matrices, n_classes).
         """
         distances = self._distances(X)  # first, to report a model that is not fitted
-        return softmax(np.log(self._priors()) - self.scale_ * distances, axis=1)
+        return np.exp(log_softmax(np.log(self._priors()) - self.scale_ * distances))
 
     def _priors(self) -> RealArray:
-        weights = self.class_weight if isinstance(self.class_weight, Mapping) else {}
+        weights = self.class_weight
+        if not isinstance(weights, Mapping):
+            return np.ones(len(self.classes_))
         return normalize_weights(np.array([float(weights.get(name, 1)) for name in self.classes_]))
 
     def _distances(self, X: ArrayLike) -> RealArray:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from divlearn.arrays import Indices, Labels, RealArray, to_host
 from divlearn.checks import RandomState, check_count, check_name
 from divlearn.divergence import (
     LOG_EUCLIDEAN,
+    ABDivergence,
     Divergence,
     DivergenceLike,
     EmbeddedMetric,
@@ -25,12 +27,13 @@ from divlearn.divergence import (
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.held_out import Folded
+from divlearn.fitting.held_out import FoldedData
 from divlearn.fitting.labelled import check_labelled, check_new
+from divlearn.fitting.prepared import prepare_once
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training
 from divlearn.kernels.classifier import POINTS
 from divlearn.kernels.regressor import usual_divergences
-from divlearn.kernels.tables import are_many, by_class, cut, shared_table, symmetric_table
+from divlearn.kernels.tables import are_many, by_class, cut, shared_table, training_table
 from divlearn.log_vectors import squared_distances
 from divlearn.tolerances import LEARNING_ACCURACY
 
@@ -126,7 +129,7 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         data = check_labelled(self, X, y, sample_weight)
         self._divergence = self._for_checked(divergence)
         self._codes, self._matrices = data.codes, data.matrices
-        self._votes, self._kept = data.weights, data.kept
+        self._votes, self._kept = data.weights, data.positions
         if isinstance(self._divergence, EmbeddedMetric):
             self._vectors = self._divergence.embed(data.matrices)
             self._index = NearestNeighbors(algorithm="brute").fit(self._vectors)
@@ -182,9 +185,9 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
             # Distances anew: those of the search lose digits by subtraction of squares.
             gaps = vectors[:, None] - self._vectors[neighbors]
             return _take_nearest(np.linalg.norm(gaps, axis=2), neighbors, k)
-        return _find_nearest(
-            queries, self._matrices, self._divergence, k, get_engine(labelled.engine_of(self))
-        )
+        blocks = prepare_once(self, self._matrices, _split)
+        engine = get_engine(labelled.engine_of(self))
+        return _find_nearest(queries, blocks, self._divergence, k, engine)
 
     def _weigh(self, distances: RealArray) -> RealArray:
         if self.weights == "uniform":
@@ -203,25 +206,39 @@ def blocks(matrices: RealArray, n_columns: int) -> Iterator[RealArray]:
         yield matrices[start : start + step]
 
 
+def _split(matrices: RealArray) -> list[Prepared]:
+    starts = range(0, len(matrices), _COLUMNS)
+    return [Prepared.checked(matrices[start : start + _COLUMNS]) for start in starts]
+
+
 def _find_nearest(
-    queries: RealArray, matrices: RealArray, divergence: Divergence, k: int, engine: Engine
+    queries: RealArray, blocks: list[Prepared], divergence: Divergence, k: int, engine: Engine
 ) -> tuple[RealArray, Indices]:
-    """Distances to the k nearest matrices and their indices, the nearest first."""
+    """Distances to the k nearest matrices of some blocks and their indices, the nearest first."""
     prepared = engine.keep(Prepared.checked(queries))
     distances: RealArray = np.empty((len(queries), 0))
     neighbors: Indices = np.empty((len(queries), 0), dtype=np.intp)
-    for start in range(0, len(matrices), _COLUMNS):
-        block = Prepared.checked(matrices[start : start + _COLUMNS])
-        table = divergence.pairwise(prepared, block, squared=False, engine=engine)
-        columns = np.broadcast_to(np.arange(start, start + block.n_matrices), table.shape)
+    for number, block in enumerate(blocks):
+        table = _table(divergence, prepared, block, engine)
+        columns = np.broadcast_to(np.arange(block.n_matrices), table.shape)
         if k < block.n_matrices:
             order = np.argpartition(table, k - 1, axis=1)[:, :k]
             table = np.take_along_axis(table, order, axis=1)
-            columns = start + to_host(order).astype(np.intp, copy=False)
+            columns = to_host(order).astype(np.intp, copy=False)
+        columns = columns + number * _COLUMNS
         distances, neighbors = _take_nearest(
             np.hstack([distances, to_host(table)]), np.hstack([neighbors, columns]), k
         )
     return distances, neighbors
+
+
+def _table(divergence: Divergence, queries: Prepared, block: Prepared, engine: Engine) -> RealArray:
+    if not isinstance(divergence, ABDivergence) or queries.n_matrices >= block.n_matrices:
+        return divergence.pairwise(queries, block, squared=False, engine=engine)
+    # D^(a,b)(X || Y) = D^(b,a)(Y || X): engines are fastest on much data, prepared once.
+    reverse = replace(divergence, alpha=divergence.beta, beta=divergence.alpha)
+    data = block.cached(engine.name, lambda: engine.prepare(block))
+    return reverse.pairwise(data, queries, squared=False, engine=engine).T
 
 
 def _take_nearest(distances: RealArray, neighbors: Indices, k: int) -> tuple[RealArray, Indices]:
@@ -248,7 +265,7 @@ class Nearest:
         self.cv, self.random_state = cv, random_state
         self.engine, self.n_jobs, self.regularize = engine, n_jobs, regularize
 
-    def _learner(self, training: Folded, number: int) -> Callable[[Candidate], Candidate]:
+    def _learner(self, training: FoldedData, number: int) -> Callable[[Candidate], Candidate]:
         return lambda candidate: candidate  # there is nothing to fit
 
 
@@ -300,13 +317,13 @@ class NearestClassifier(Nearest, HeldOutClassifier[Candidate]):
     def _decide(self, model: Candidate, training: Training, number: int) -> RealArray:
         divergence, count = model
         search = partial(_nearest_held_out, training, number, divergence)
-        nearest = training.once(("nearest", divergence, number), search)  # for all counts
+        nearest = training.cached(("nearest", divergence, number), search)  # for all counts
         return _scores(_class_means(nearest, count), _least(training, divergence))
 
     def _decide_new(self, new: Prepared) -> RealArray:
         divergence, count = self.best_params_["divergence"], self.best_params_["n_neighbors"]
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-        table = symmetric_table(divergence, engine, new.matrices, self.matrices_)
+        table = training_table(self, divergence, engine, new.matrices)
         order = by_class(self.codes_)
         nearest = _nearest_of_classes(table[:, order], self.codes_[order])
         return _scores(_class_means(nearest, count), self.least_)
@@ -328,7 +345,7 @@ def _least(training: Training, divergence: Divergence) -> float:
         values = values[values > 0]
         return max(_FLOOR * float(np.median(values)), _SMALLEST) if values.size else _SMALLEST
 
-    return training.once(("least", divergence), compute)
+    return training.cached(("least", divergence), compute)
 
 
 def _nearest_held_out(training: Training, number: int, divergence: Divergence) -> list[RealArray]:
@@ -349,15 +366,17 @@ def _nearest_held_out(training: Training, number: int, divergence: Divergence) -
 def _nearest_of_classes(table: RealArray, codes: Indices) -> list[RealArray]:
     """Smallest divergences to every class, ascending, from columns sorted by class."""
     nearest, k = [], max(_COUNTS)
-    for part in np.split(table, np.searchsorted(codes, np.arange(1, codes[-1] + 1)), axis=1):
-        smallest = np.partition(part, k - 1, axis=1)[:, :k] if part.shape[1] > k else part
+    for start, end in pairwise(np.searchsorted(codes, np.arange(codes[-1] + 2)).tolist()):
+        part = table[:, start:end]
+        smallest = np.partition(part, k - 1, axis=1)[:, :k] if end - start > k else part
         nearest.append(np.sort(smallest, axis=1))
     return nearest
 
 
 def _class_means(nearest: list[RealArray], count: int) -> RealArray:
     """Mean divergences to the nearest matrices of every class."""
-    return np.stack([of_class[:, :count].mean(axis=1) for of_class in nearest], axis=1)
+    parts = [of_class[:, :count] for of_class in nearest]
+    return np.stack([part.sum(axis=1) / part.shape[1] for part in parts], axis=1)
 
 
 def _scores(distances: RealArray, least: float) -> RealArray:

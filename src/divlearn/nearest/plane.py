@@ -14,7 +14,7 @@ from divlearn.divergence import ABDivergence, get_member
 from divlearn.engines import Engine, Prepared
 from divlearn.engines.compiled import is_compiled, plane_values
 from divlearn.fitting.interrupts import stoppable
-from divlearn.fitting.progress import tell, track
+from divlearn.fitting.progress import notify, track
 from divlearn.spectral import abld_scalar
 
 NAMED: dict[str, ABDivergence] = {
@@ -183,7 +183,7 @@ def judge_neighbors(
                 is_judged = columns < len(to_judge)
                 to_judged = to_rows[:, is_judged][..., backward]
                 _update(nearest, cells, columns[is_judged], rows, to_judged)
-                tell("neighbours", int(tile[-1]) + 1, len(rest))
+                notify("neighbours", int(tile[-1]) + 1, len(rest))
             n_judged = start + len(rows)
     judged = np.sort(order[:n_judged])
     nearest = nearest[:, :, np.argsort(order[:n_judged])]

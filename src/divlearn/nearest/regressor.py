@@ -15,7 +15,7 @@ from divlearn.fitting.held_out import Grid
 from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
 from divlearn.kernels.classifier import POINTS
 from divlearn.kernels.regressor import usual_divergences
-from divlearn.kernels.tables import are_many, cut, shared_table, symmetric_table
+from divlearn.kernels.tables import are_many, cut, shared_table, training_table
 from divlearn.nearest.neighbors import Candidate, Nearest
 from divlearn.tolerances import LEARNING_ACCURACY
 
@@ -83,7 +83,7 @@ class NearestRegressor(Nearest, HeldOutRegressor[Candidate]):
     def _decide_new(self, new: Prepared) -> RealArray:
         divergence, count = self.best_params_["divergence"], self.best_params_["n_neighbors"]
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-        table = symmetric_table(divergence, engine, new.matrices, self.matrices_)
+        table = training_table(self, divergence, engine, new.matrices)
         return _mean_of(_find_nearest(table, count), self.numbers_, self.shares_)
 
 
@@ -97,7 +97,7 @@ def _log_neighbors(training: NumberedTraining, number: int) -> Indices:
         neighbors: Indices = index.kneighbors(vectors[held], return_distance=False)
         return neighbors
 
-    return training.once(("log neighbours", number), search)
+    return training.cached(("log neighbours", number), search)
 
 
 def _find_nearest(table: RealArray, count: int) -> Indices:

@@ -14,9 +14,9 @@ from divlearn.divergence import LOG_EUCLIDEAN, ABDivergence, Divergence
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.calibration import SCORES, fit_temperature
 from divlearn.fitting.folds import Fold
-from divlearn.fitting.held_out import Judge, shares_of
-from divlearn.fitting.selection import HeldOut
-from divlearn.fitting.training import Chosen, Grid, Training, choose, judge_accuracy
+from divlearn.fitting.held_out import shares_of
+from divlearn.fitting.selection import Criterion, HeldOut
+from divlearn.fitting.training import Chosen, Grid, Training, accuracy_criterion, choose
 from divlearn.geometry import geodesic
 from divlearn.nearest.class_means import View, average, find_means, learn_filter, project, typical
 from divlearn.nearest.plane import CANDIDATES as MEMBERS
@@ -66,9 +66,9 @@ def choose_divergence(
         part, member = training.parts[number], MEMBERS[candidate]
         return -_exact_table(view(number), part, member, rough) / units[candidate]
 
-    judge = judge_brier(training)
-    held_out = HeldOut(decide, judge, folds, training.nest, nested=False, margin=_MARGIN)
-    exact = HeldOut(decide_exactly, judge, folds, training.nest, nested=False)
+    criterion = brier_criterion(training)
+    held_out = HeldOut(decide, criterion, folds, training.nest, nested=False, margin=_MARGIN)
+    exact = HeldOut(decide_exactly, criterion, folds, training.nest, nested=False)
     grid = Grid(candidates)
     chosen = choose(training, exact, grid, grid, SCORES, held_out)
     return chosen, units[chosen.best], _tabulate(training, held_out)
@@ -77,8 +77,8 @@ def choose_divergence(
 def _tabulate(training: Training, held_out: HeldOut[int]) -> dict[str, RealArray | Labels]:
     """Tabulate held-out figures of all candidates."""
     candidates, folds = range(len(CANDIDATES)), training.folds
-    judge, rows = judge_accuracy(training, SCORES), [held for _, held in folds]
-    accuracies = [judge(held_out.decisions([c] * len(folds)), rows).sum() for c in candidates]
+    criterion, rows = accuracy_criterion(training, SCORES), [held for _, held in folds]
+    accuracies = [criterion(held_out.decisions([c] * len(folds)), rows).sum() for c in candidates]
     return {
         "divergence": np.array([divergence.name for divergence in CANDIDATES]),
         "accuracy": np.array(accuracies),
@@ -86,12 +86,12 @@ def _tabulate(training: Training, held_out: HeldOut[int]) -> dict[str, RealArray
     }
 
 
-def judge_brier(training: Training) -> Judge:
+def brier_criterion(training: Training) -> Criterion:
     """Return a function to the shares of rows in the mean negative Brier score of folds."""
     # Brier scores are bounded, so that a few matrices far from all means do not decide.
     codes, weights = training.data.codes, training.data.weights
 
-    def judge(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
+    def criterion(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
         targets, scores = codes[np.concatenate(rows)], np.concatenate(parts)
         shares = shares_of(rows, weights)
         temperature, _ = fit_temperature(scores, targets, shares)
@@ -99,7 +99,7 @@ def judge_brier(training: Training) -> Judge:
         errors[np.arange(len(targets)), targets] -= 1
         return -shares * (errors**2).sum(axis=1)
 
-    return judge
+    return criterion
 
 
 def _held_out_tables(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,6 +26,7 @@ from divlearn.report.planes import LEVELS, TITLES, edges, label_side, learned_po
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
 
 COLOUR, BEST, INK = "#4c78a8", "#d55e00", "#1a1a1a"  # colour-blind readers can tell them apart
 LABEL = {"boxstyle": "round,pad=0.25", "facecolor": "white", "alpha": 0.85, "linewidth": 0}
@@ -35,7 +36,7 @@ class Display:
     """A picture; `plot` draws it in ``ax_`` of ``figure_``, a new figure by default."""
 
     ax_: Axes
-    figure_: Any
+    figure_: Figure | SubFigure
 
     def _set_axes(self, ax: Axes | None, size: tuple[float, float]) -> Axes:
         """Store the axes, by default those of a new figure, which notebooks show."""

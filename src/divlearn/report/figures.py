@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,7 +33,7 @@ _NAME_LENGTH = 10  # of the name of a matrix
 _LINE_LENGTH = 18  # of a line above a matrix
 
 
-def plotly() -> Any:
+def plotly() -> ModuleType:
     """Return `plotly.graph_objects`; an error names the extra to install."""
     return import_extra("plotly.graph_objects", "the report needs plotly", "report")
 

@@ -285,7 +285,7 @@ def _extent(axis: RealArray, coordinates: RealArray) -> list[float]:
     """Return the ends of an axis: those of the map, or a margin beyond points outside it."""
     cells = edges(axis) if len(axis) else axis
     values = np.concatenate([cells, coordinates[np.isfinite(coordinates)]])
-    low, high = (values.min(), values.max()) if len(values) else (0.0, 1.0)
+    low, high = values.min(), values.max()
     margin = _MARGIN * (high - low or 1.0)
     return [
         low if len(cells) and low == cells[0] else low - margin,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from divlearn.arrays import IntArray, Labels, RealArray
 from divlearn.atomic import naming_full_disk
@@ -76,7 +76,7 @@ class LazyArray(Lazy):
         start, stop, _ = rows.indices(self.shape[0])
         return replace(self, shape=(stop - start, *self.shape[1:]), start=self.start + start)
 
-    def load(self) -> NDArray[Any]:
+    def load(self) -> np.ndarray:
         return np.asarray(self.open_array()[self.start : self.start + self.shape[0]])
 
 
@@ -106,6 +106,8 @@ def open_sources(X: Data, y: Data, sample_weight: Data, *, in_files: bool) -> li
         if y is not None or sample_weight is not None:
             raise ValueError("X is a callable: y and sample_weight must come in its tuples, (X, y)")
         sources = _read_items(X, in_files)
+    elif isinstance(X, Iterator):
+        raise TypeError("X is an iterator, which can be read once; pass a callable that returns it")
     else:
         parts = X if are_paths(X) else [X]
         names = [str(part) if is_path(part) else "X" for part in parts]
@@ -137,7 +139,7 @@ def _open(values: Data, key: str) -> Data:
     return values if is_dask_array(values) else np.asanyarray(values)
 
 
-def _offset(view: np.memmap[Any, Any]) -> int:
+def _offset(view: np.memmap) -> int:
     """Position in the file of the first entry of a view of a memory map."""
     root = view
     while isinstance(root.base, np.memmap):
@@ -198,23 +200,25 @@ def open_file(file: str | Path, key: str) -> Data:
     """Open a .npy file as a memory map, an array of a .npz file by its key, or a zarr array."""
     path = Path(file)
     if path.suffix == ".npy":
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        with locate_errors(str(path)):
+            return np.load(path, mmap_mode="r", allow_pickle=False)
     if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as archive:
-            return archive[_choose(key, list(archive), path)]
+        with locate_errors(str(path)), np.load(path, allow_pickle=False) as archive:
+            return archive[_choose(key, list(archive))]
     if path.suffix == ".zarr" or path.is_dir():
         zarr = import_extra("zarr", f"{path} needs zarr", "dask")
         opened = zarr.open(str(path), mode="r")
-        return opened if hasattr(opened, "shape") else opened[_choose(key, list(opened), path)]
+        with locate_errors(str(path)):
+            return opened if hasattr(opened, "shape") else opened[_choose(key, list(opened))]
     raise ValueError(f"{path} is not a shard; pass files that end in .npy, .npz or .zarr")
 
 
-def _choose(key: str, names: list[str], path: Path) -> str:
+def _choose(key: str, names: list[str]) -> str:
     if key in names:
         return key
     if len(names) == 1:
         return names[0]
-    raise ValueError(f"{path} holds {', '.join(names)}, but must hold {key}, or one array alone")
+    raise ValueError(f"it holds {', '.join(names)}, must hold {key}, or one array alone")
 
 
 # --- blocks ---------------------------------------------------------------------------------------

@@ -34,10 +34,9 @@ from divlearn.sharded.blocks import (
     open_sources,
 )
 from divlearn.sharded.shards import DaskShards, MemoryShards, Parts, Shards
-from divlearn.spd import Shrinkage, check_and_learn, learn_shrinkage, mean_eigenvalues
+from divlearn.spd import Regularize, Shrinkage, check_and_learn, learn_shrinkage, mean_eigenvalues
 from divlearn.weights import check_weights
 
-Regularization = str | float | Shrinkage | None  # as in `divlearn.check_spd`
 _BLOCK_BYTES = 1 << 24
 _LEAST_ROWS = 256
 _BLOCKS_PER_THREAD = 4  # lets fast workers take more blocks than slow ones
@@ -68,7 +67,7 @@ def open_shards(
     accuracy: str | float = "auto",
     memory_limit: int | str | None = None,
     block_size: int | None = None,
-    regularize: Regularization = "raise",
+    regularize: Regularize = "raise",
 ) -> Shards:
     """Open data in shards.
 
@@ -132,7 +131,7 @@ def _make_shards(
     return shards
 
 
-def _check_opened(X: Shards, y: Data, sample_weight: Data, regularize: Regularization) -> Shards:
+def _check_opened(X: Shards, y: Data, sample_weight: Data, regularize: Regularize) -> Shards:
     if y is not None or sample_weight is not None:
         raise ValueError("X is opened already; pass y and sample_weight to open_shards")
     if regularize not in ("raise", None, X.shrinkage):
@@ -188,7 +187,7 @@ def open_data(
     *,
     engine: str | Engine | DaskEngine = "auto",
     accuracy: str | float = "auto",
-    regularize: Regularization = "raise",
+    regularize: Regularize = "raise",
 ) -> Shards:
     """Open and check the data of an estimator; an array in memory is one block.
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock
 from typing import Annotated
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
 
-from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
+from divlearn.arrays import Indices, RealArray, to_device_of, to_host
 from divlearn.checks import ClassWeight, RandomState, check_name
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.calibration import SCORES, Forms
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.held_out import Folded
-from divlearn.fitting.training import Grid, HeldOutClassifier, Training, in_turn
+from divlearn.fitting.held_out import FoldedData
+from divlearn.fitting.training import Grid, HeldOutClassifier, Training, coordinate_grid
 from divlearn.geometry import invsqrtm
 from divlearn.heads.discriminants import RDA, Linear, NoSpreadError, Quadratic, fit_lda, span
 from divlearn.heads.heads import solve_head
@@ -34,7 +34,7 @@ from divlearn.kernels.machines import (
     indicate,
 )
 from divlearn.kernels.tables import are_many, by_class, decay, pick_landmarks
-from divlearn.log_vectors import log_vectors, squared_distances
+from divlearn.log_vectors import log_vectors, squared_distances, sum_squares
 from divlearn.means import mean_abld
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import MemoryShards
@@ -48,9 +48,14 @@ class Machine:
     gamma: float
     vectors: Annotated[RealArray, "n_vectors n_entries"]
 
+    @cached_property
+    def _squares(self) -> RealArray:
+        return sum_squares(self.vectors)
+
     def decide(self, vectors: RealArray) -> RealArray:
         """Decisions between pairs of classes, or scores (n_vectors, n_classes, n_forms)."""
-        table = squared_distances(vectors, to_device_of(self.vectors, vectors))
+        others = to_device_of(self.vectors, vectors), to_device_of(self._squares, vectors)
+        table = squared_distances(vectors, *others)
         kernel = decay(table, self.gamma)
         if isinstance(self.machine, LeastSquares):
             return self.machine.decide(kernel)
@@ -143,7 +148,7 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
 
     def _grid(self, training: Training) -> Grid[Candidate]:
         _, values = self._method(training)
-        return in_turn([tuple(choice.items()) for choice in ParameterGrid(values)])
+        return coordinate_grid([tuple(choice.items()) for choice in ParameterGrid(values)])
 
     def _method(self, training: Training) -> tuple[Callable[..., Learn], dict[str, list[float]]]:
         if self.model == "rbf" and are_many(training):
@@ -169,7 +174,7 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
     def _fit_model(self, training: Training, best: Candidate) -> None:
         super()._fit_model(training, best)
         if isinstance(self.model_, Quadratic):
-            self.model_ = self.model_.to_host()
+            self.model_ = self.model_.compact()
 
     def _decide(self, model: Model, training: Training, number: int) -> RealArray:
         _, vectors, deviation = space(training, self.at, number)
@@ -183,7 +188,7 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
 # --- features, shared by estimators with the same training data -----------------------------------
 
 
-def space(training: Folded, at: str, number: int) -> tuple[RealArray, RealArray, float]:
+def space(training: FoldedData, at: str, number: int) -> tuple[RealArray, RealArray, float]:
     """Whitener of a part, the tangent vectors of all matrices, and the deviation of the part."""
     X, rows = training.device_matrices, training.parts[number][0]
     whitener: RealArray = np.eye(X.shape[-1])
@@ -192,13 +197,13 @@ def space(training: Folded, at: str, number: int) -> tuple[RealArray, RealArray,
     else:
         # The mean of all data uses no labels: inner folds may share it without optimism.
         part = number if number < len(training.folds) else training.whole
-        whitener = training.once(("whitener", part), lambda: _find_whitener(training, part))
-        vectors = training.once(("tangent vectors", part), lambda: log_vectors(X, whitener))
-    deviation = training.once(("deviation", at, number), lambda: spread(vectors[rows]))
+        whitener = training.cached(("whitener", part), lambda: _find_whitener(training, part))
+        vectors = training.cached(("tangent vectors", part), lambda: log_vectors(X, whitener))
+    deviation = training.cached(("deviation", at, number), lambda: spread(vectors[rows]))
     return whitener, vectors, deviation
 
 
-def _find_whitener(training: Folded, number: int) -> RealArray:
+def _find_whitener(training: FoldedData, number: int) -> RealArray:
     start, tolerance = None, 1e-6
     if number != training.whole:  # start at the mean of all data, and stop earlier
         whitener, *_ = space(training, "mean", training.whole)
@@ -230,7 +235,7 @@ def _rda(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
 def _logistic(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     basis = span(vectors)  # contains the coefficients
     coordinates = vectors if basis is None else vectors @ basis
-    path = (_path_on_device if on_device(vectors) else _path)(coordinates, y, weights)
+    path = _path(coordinates, y, weights)
     lock, heads = Lock(), {}
 
     def learn(C: float) -> Model:
@@ -245,21 +250,7 @@ def _logistic(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
 
 
 def _path(vectors: RealArray, y: Indices, weights: RealArray) -> Iterator[tuple[float, Head]]:
-    """Logistic regressions for all penalties, on the host."""
-    machine = LogisticRegression(max_iter=1000, warm_start=True)
-    for C in _PENALTIES:
-        machine.set_params(C=C).fit(vectors, y, weights)
-        coefficients, offsets = machine.coef_, machine.intercept_
-        if len(coefficients) == 1:  # two classes: those of the second
-            coefficients = np.concatenate([0 * coefficients, coefficients])
-            offsets = np.append(0.0, offsets)
-        yield C, (coefficients, offsets)
-
-
-def _path_on_device(
-    vectors: RealArray, y: Indices, weights: RealArray
-) -> Iterator[tuple[float, Head]]:
-    """Do the same by Newton's method, which needs few passes over vectors on a device."""
+    """Logistic regressions for all penalties."""
     targets = to_device_of(indicate(y), vectors)
     shares = to_device_of(weights / weights.sum(), vectors)
     # Heads use targets and features only, not the matrices of the block.
@@ -270,7 +261,7 @@ def _path_on_device(
     head: Head | None = None
     for C in _PENALTIES:
         gamma = factor / (C * float(weights.sum()))
-        head, _ = solve_head(SoftmaxLoss().with_tolerance(), samples, gamma, head)
+        head, _ = solve_head(SoftmaxLoss().with_tolerance(3e-5), samples, gamma, head)
         coefficients, offsets = head
         if len(offsets) == 2:
             coefficients, offsets = coefficients - coefficients[0], offsets - offsets[0]

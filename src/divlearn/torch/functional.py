@@ -109,7 +109,8 @@ def encode_filters(
             f"filters have shape {tuple(filters.shape)}, but X has matrices of size {X.shape[-1]}; "
             "the second size of filters must be that of the matrices"
         )
-    filtered = filters.mT @ X[..., None, :, :] @ filters
+    with torch.autocast(X.device.type, enabled=False):  # products keep the type of X
+        filtered = filters.mT @ X[..., None, :, :] @ filters
     filtered = 0.5 * (filtered + filtered.mT)
     identity = torch.eye(p).to(X)[None]
     alpha, beta = _as_pairs(alpha, "alpha", X, n_atoms), _as_pairs(beta, "beta", X, n_atoms)

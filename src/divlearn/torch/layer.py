@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -31,8 +31,7 @@ class DivergenceLayer(nn.Module):
 
     Matrices (..., d, d) become vectors (..., out_features), the pairs p of an atom k side by side.
     Atoms start at random around the identity, which suits normalised matrices, or by `from_data`.
-    They are points of a manifold: either wrap the steps of any torch optimizer in `stepping`, or
-    use one of geoopt (``manifold=True`` makes the atoms a `geoopt.ManifoldParameter`).
+    They are points of a manifold: wrap the steps of an optimizer in `stepping`.
 
     Parameters
     ----------
@@ -45,7 +44,6 @@ class DivergenceLayer(nn.Module):
         Rank p < d of atoms, which are then filters V of shape (d, p) with the divergences
         :math:`D(V^T X V \,\|\, I)`, and :math:`\log\det(V^T X V) / p` after the pairs of an
         atom. Filters are not constrained: optimizers need no `stepping`.
-    manifold : bool, default=False
     engine, device, dtype : as in `encode` and in the layers of torch
 
     Attributes
@@ -80,7 +78,6 @@ class DivergenceLayer(nn.Module):
         *,
         rank: int | None = None,
         engine: str | Engine = "auto",
-        manifold: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -93,18 +90,15 @@ class DivergenceLayer(nn.Module):
             )
         if rank is not None:
             check_count(rank, "rank", most=d - 1, fix=", the size of the matrices less one")
-            if manifold:
-                raise ValueError(f"rank={rank} needs manifold=False: filters are no SPD matrices")
-        self.engine, self.manifold, self.rank = engine, manifold, rank
+        self.engine, self.rank = engine, rank
         self._start: tuple[Tensor, ...] | None = None  # values before `stepping`
-        make = _geoopt_parameter() if manifold else nn.Parameter
         noise = torch.randn(n_atoms, d, rank or d, device=device, dtype=torch.float64) / d**0.5
         if rank is None:
             noise = torch.matrix_exp(0.5 * (noise + noise.mT))
             noise = 0.5 * (noise + noise.mT)
         start = noise.to(dtype or torch.get_default_dtype())
         check_matrices(start if rank is None else start.mT @ start, "atoms")
-        self.atoms = make(start)
+        self.atoms = nn.Parameter(start)
         variant = make_variant(divergence, n_atoms)
         self.out_features = variant.alpha_index.size + (0 if rank is None else n_atoms)
         for name, values in zip(("alpha", "beta"), variant.expand(variant.start), strict=True):
@@ -115,14 +109,14 @@ class DivergenceLayer(nn.Module):
                 self.register_buffer(name, start)
 
     @classmethod
-    def from_atoms(cls, atoms: Tensor, divergence: Any = _STEIN, **options: Any) -> Self:
-        """Start from a copy of atoms (n_atoms, d, d); options are ``engine`` and ``manifold``."""
-        if options.get("rank") is not None:
-            raise ValueError("rank must be None for atoms, which have full rank; leave it out")
+    def from_atoms(
+        cls, atoms: Tensor, divergence: Any = _STEIN, *, engine: str | Engine = "auto"
+    ) -> Self:
+        """Start from a copy of atoms (n_atoms, d, d)."""
         checked = check_matrices(atoms, "atoms").detach()
         check_spd(checked.cpu().numpy(), ndim=3, name="atoms")
-        options |= {"device": checked.device, "dtype": checked.dtype}
-        layer = cls(len(checked), checked.shape[-1], divergence, **options)
+        (n_atoms, d, _), device, dtype = checked.shape, checked.device, checked.dtype
+        layer = cls(n_atoms, d, divergence, engine=engine, device=device, dtype=dtype)
         with torch.no_grad():
             layer.atoms.copy_(checked)
         return layer
@@ -134,13 +128,15 @@ class DivergenceLayer(nn.Module):
         y: ArrayLike | Tensor | None = None,
         n_atoms: int = 20,
         divergence: Any = _STEIN,
-        **options: Any,
+        *,
+        rank: int | None = None,
+        engine: str | Engine = "auto",
     ) -> Self:
         """Start from log-Euclidean k-means centres of each class, as `IDDLClassifier` does.
 
         X has the shape (n_matrices, d, d); without y all matrices are one class. k-means is seeded
-        by torch's generator. Options are those of `from_atoms`, and ``rank``: initial filters are
-        the directions in which a centre differs most from the mean (common spatial patterns).
+        by torch's generator. With a ``rank`` initial filters are the directions in which a centre
+        differs most from the mean (common spatial patterns).
         """
         X = check_matrices(X, "X").detach()
         matrices = check_spd(X.cpu().numpy(), ndim=3, dtype=np.float64)
@@ -150,11 +146,10 @@ class DivergenceLayer(nn.Module):
         codes = np.unique(labels, return_inverse=True)[1]
         random = np.random.RandomState(int(torch.randint(2**31, ())))
         atoms = initial_atoms(matrices, codes, n_atoms, "class-kmeans", random)
-        rank = options.pop("rank", None)
         if rank is None:
-            return cls.from_atoms(torch.from_numpy(atoms).to(X), divergence, **options)
-        options |= {"device": X.device, "dtype": X.dtype}
-        layer = cls(n_atoms, X.shape[-1], divergence, rank=rank, **options)
+            return cls.from_atoms(torch.from_numpy(atoms).to(X), divergence, engine=engine)
+        d, device, dtype = X.shape[-1], X.device, X.dtype
+        layer = cls(n_atoms, d, divergence, rank=rank, engine=engine, device=device, dtype=dtype)
         filters = initial_filters(matrices, atoms, n_atoms, rank, random)
         with torch.no_grad():
             layer.atoms.copy_(torch.from_numpy(filters))
@@ -195,8 +190,6 @@ class DivergenceLayer(nn.Module):
         """
         if self.rank is not None:
             raise RuntimeError("filters move freely; step without `stepping`")
-        if self.manifold:
-            raise RuntimeError("manifold=True leaves steps to geoopt; step without `stepping`")
         if self._start is not None:
             raise RuntimeError("`stepping` is active already; wrap each step once")
         factor = _factorize(self.atoms)
@@ -234,16 +227,6 @@ class DivergenceLayer(nn.Module):
         n_atoms, d, _ = self.atoms.shape
         rank = "" if self.rank is None else f"rank={self.rank}, "
         return f"n_atoms={n_atoms}, d={d}, {rank}out_features={self.out_features}"
-
-
-def _geoopt_parameter() -> Callable[[Tensor], Tensor]:
-    try:
-        import geoopt
-    except ImportError as error:
-        message = "manifold=True needs geoopt; install it, or use `stepping` instead"
-        raise ImportError(message) from error
-    manifold = geoopt.SymmetricPositiveDefinite()
-    return lambda atoms: geoopt.ManifoldParameter(atoms, manifold=manifold)
 
 
 def _factorize(atoms: Tensor) -> Tensor:

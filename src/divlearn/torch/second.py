@@ -11,8 +11,6 @@ where two indices denote the divided differences of p, of q and of :math:`r = \l
 follow from those of q, which have a closed form that is accurate for equal eigenvalues, too.
 """
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -89,7 +87,7 @@ def _derivatives(t: Array, alpha: Array, beta: Array, *, in_parameters: bool) ->
     """Differentiate f(t; alpha, beta) for one atom, shapes (n_matrices, n_pairs, d)."""
     # Returned are f_t, f_alpha, f_beta, the divided differences of f_t, f_t_alpha, f_t_beta, and
     # the second derivatives in (alpha, alpha), (alpha, beta) and (beta, beta).
-    first: Any = abld_scalar(t, alpha, beta, derivatives=("f_t", "f_tt", "f_alpha", "f_beta"))
+    first = abld_scalar(t, alpha, beta, derivatives=("f_t", "f_tt", "f_alpha", "f_beta"))
     # ``divided`` has another axis, and is (f_t(t_i) - f_t(t_j)) / (exp(t_i) - exp(t_j)).
     gap = (t[..., :, None] - t[..., None, :]) / 2
     center = (t[..., :, None] + t[..., None, :]) / 2
@@ -118,9 +116,9 @@ def _slopes_in_parameters(t: Array, alpha: Array, beta: Array, f_tt: Array) -> t
     log_alpha, log_beta = (1 - a) * common + tilt, tilt - a * common  # of m
     with np.errstate(all="ignore"):  # in the branches of `where` that are not used
         up, down = (t * t * _chi(y) * f_tt for y in (x, -x))
-        bend_up, bend_down = (t**3 * _kappa(y) * f_tt for y in (x, -x))
-    in_alphas, in_both = 2 * up * log_alpha - bend_up, 2 * up * log_beta - bend_up
-    return -up, down, in_alphas, in_both, -bend_down - 2 * down * log_beta
+        curve_up, curve_down = (t**3 * _kappa(y) * f_tt for y in (x, -x))
+    in_alphas, in_both = 2 * up * log_alpha - curve_up, 2 * up * log_beta - curve_up
+    return -up, down, in_alphas, in_both, -curve_down - 2 * down * log_beta
 
 
 def _in_parameters(t: Array, alpha: Array, beta: Array) -> tuple[Array, ...]:
@@ -137,7 +135,7 @@ def _in_parameters(t: Array, alpha: Array, beta: Array) -> tuple[Array, ...]:
     totals = [np.zeros(np.broadcast_shapes(t.shape, alpha.shape)) for _ in range(3)]
     for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
         s = node * t
-        f_tt: Any = abld_scalar(s, alpha, beta, derivatives="f_tt").f_tt
+        f_tt = abld_scalar(s, alpha, beta, derivatives="f_tt").f_tt
         parts = _slopes_in_parameters(s, alpha, beta, f_tt)[2:]
         for total, part in zip(totals, parts, strict=True):
             total += weight * t * part

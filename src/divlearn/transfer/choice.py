@@ -1,6 +1,6 @@
 """Choice of the alignment of groups that predicts the classes of held-out groups best."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -31,7 +31,13 @@ def choose_alignment(data: Labelled, align: Align) -> tuple[str, dict[str, Label
     folds = data.folds(_MAX_FOLDS, random_state=0)
     if not folds:  # every class has one group, so none can be held out
         return ALIGNMENTS[0], {}
-    losses = {name: _group_losses(data, folds, align, name) for name in ALIGNMENTS}
+    return compare_losses({name: _group_losses(data, folds, align, name) for name in ALIGNMENTS})
+
+
+def compare_losses(
+    losses: Mapping[str, RealArray],
+) -> tuple[str, dict[str, Labels | RealArray]]:
+    """Choose by the losses of groups, for every alignment; see `choose_alignment`."""
     chosen = ALIGNMENTS[0]
     for name in ALIGNMENTS[1:]:
         gain, error = mean_with_error(losses[chosen] - losses[name])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import Indices, Labels, RealArray
+from divlearn.checks import check_sortable
 from divlearn.descriptors.definite import MatrixTransformer
 from divlearn.divergence import Divergence, DivergenceLike, get_divergence
 from divlearn.engines import Engine, get_engine
@@ -17,7 +18,7 @@ from divlearn.fitting.labelled import check_new, check_training, fit_method, lab
 from divlearn.fitting.targets import check_rows
 from divlearn.geometry import geodesic, invsqrtm
 from divlearn.log_vectors import from_log_vectors, log_vectors
-from divlearn.nearest.class_means import check_forgetting, continue_means, fade, find_means
+from divlearn.nearest.class_means import check_forgetting, continue_means, decay_totals, find_means
 from divlearn.transfer.choice import choose_alignment
 
 _ALL = np.array([None])  # name of the group of all matrices
@@ -115,7 +116,7 @@ class Recenter(MatrixTransformer):
     totals_: Annotated[RealArray, "n_groups"]
     mean_: Annotated[RealArray, "d d"]
     chosen_: str
-    cv_results_: dict[str, Any]
+    cv_results_: dict[str, Labels | RealArray]
 
     def __init__(
         self,
@@ -238,7 +239,7 @@ class Recenter(MatrixTransformer):
         matrices = check_new(self, X)
         names, codes = _find_groups(groups, len(matrices))
         codes = self._add_groups(names)[codes]
-        old_totals, weights = fade(self.totals_, codes, forgetting)
+        old_totals, weights = decay_totals(self.totals_, codes, forgetting)
         self.means_, self.totals_ = continue_means(
             (self.means_, old_totals),
             (matrices, weights, codes),
@@ -349,6 +350,7 @@ def _check_classes(y: ArrayLike | None, groups: ArrayLike | None, n_matrices: in
     if groups is None or labels.ndim != 1:  # several targets are no classes
         return
     check_rows(labels, n_matrices, "y")
+    check_sortable(labels, "y")
     names, codes = _find_groups(groups, n_matrices)
     classes, labels = np.unique(labels, return_inverse=True)
     if len(classes) > 1 and count_groups(labels, codes).sum() == len(names):

@@ -1,4 +1,4 @@
-"""The CUDA engine, and its arrays: CuPy, imported at its first use, and torch tensors in place."""
+"""The CUDA engine: arrays of CuPy, which is imported at its first use, and tensors of torch."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from typing import Any
 
 from divlearn.arrays import DeviceArray
 
+Handle = Any  # an object of CuPy or torch other than an array
+
 
 class _CuPy:
-    """CuPy, which the package is whole without."""
+    """CuPy, imported when an attribute is needed; sources can be read without it."""
 
-    def __getattr__(self, name: str) -> DeviceArray:
-        if name.startswith("__"):  # asked for by tools that inspect modules
+    def __getattr__(self, name: str) -> Handle:
+        if name.startswith("__"):  # from tools that inspect modules
             raise AttributeError(name)
         value = getattr(import_module("cupy"), name)
-        setattr(self, name, value)  # found without this detour from now on
+        setattr(self, name, value)  # later lookups skip this method
         return value
 
 
-cp: Any = _CuPy()
+cp: Handle = _CuPy()
 
 
 def kind_of(array: DeviceArray) -> str:
@@ -34,14 +36,14 @@ def kind_of(array: DeviceArray) -> str:
 
 
 def as_cupy(array: DeviceArray) -> DeviceArray:
-    """View an array on the current device; send it there if it is elsewhere."""
+    """View an array as one of CuPy; copy it to the current device if it is not on it."""
     if kind_of(array) == "torch":
         return cp.from_dlpack(array.detach())
     return cp.asarray(array)
 
 
 def as_numpy(array: DeviceArray) -> DeviceArray:
-    """Bring an array to the host; what is there already stays as it is."""
+    """Copy an array to the host; arrays of the host are returned unchanged."""
     kind = kind_of(array)
     if kind == "torch":
         return array.detach().cpu().numpy()
@@ -75,9 +77,9 @@ def current(array: DeviceArray) -> Iterator[None]:
             yield
 
 
-def _shared_stream(stream: Any) -> DeviceArray:
+def _shared_stream(stream: Handle) -> Handle:
     if hasattr(cp.cuda.Stream, "from_external") and hasattr(stream, "__cuda_stream__"):
         return cp.cuda.Stream.from_external(stream)
-    with warnings.catch_warnings():  # deprecated where torch is too old for the new way
+    with warnings.catch_warnings():  # torch is too old for `from_external`
         warnings.simplefilter("ignore", DeprecationWarning)
         return cp.cuda.ExternalStream(stream.cuda_stream)

@@ -3,9 +3,9 @@
 #pragma once
 #include "team.cuh"
 
-constexpr int SUMMERS = 128;
-constexpr bool DEALT = TILES > 4;  // rows of tiles are dealt to the warps, else slices are
-constexpr int TILE_ROWS = DEALT ? (TILES + 3) / 4 : TILES;  // per warp
+constexpr int BLOCK_THREADS = 128;
+constexpr bool SHARE_ROWS = TILES > 4;  // warps share rows of tiles, else each has a slice
+constexpr int TILE_ROWS = SHARE_ROWS ? (TILES + 3) / 4 : TILES;  // per warp
 
 struct Summation {
   double2 sums[TILE_ROWS][TILES];
@@ -26,17 +26,18 @@ struct Summation {
   INLINE void add(const double* Z, const double* weights, i64 pairs) {
 #pragma unroll 2
     for (int vector = 0; vector < ROW; vector += 4) {
-      const int mine = vector + (lane & 3);
-      const double weight = mine < D ? __ldg(weights + mine * pairs) : 0.0;
+      const int column = vector + (lane & 3);
+      const double weight = column < D ? __ldg(weights + column * pairs) : 0.0;
       double right[TILES];
 #pragma unroll
       for (int j = 0; j < TILES; ++j) right[j] = load(Z, j, vector);
 #pragma unroll
       for (int q = 0; q < TILE_ROWS; ++q) {
-        const double left = weight * (DEALT ? load(Z, first + step * q, vector) : right[q]);
+        const double left = weight * (SHARE_ROWS ? load(Z, first + step * q, vector) : right[q]);
 #pragma unroll
         for (int j = 0; j < TILES; ++j)
-          if (DEALT ? j <= first + step * q : j <= q) multiply_add_tile(sums[q][j], left, right[j]);
+          if (SHARE_ROWS ? j <= first + step * q : j <= q)
+            multiply_add_tile(sums[q][j], left, right[j]);
       }
     }
   }
@@ -87,19 +88,19 @@ struct SmallSummation {
       if ((threadIdx.x & 31) == 0) shared[threadIdx.x / 32 * triangle(D) + i] = sums[i];
     }
     __syncthreads();
-    for (int at = threadIdx.x; at < D * D; at += SUMMERS) {
+    for (int at = threadIdx.x; at < D * D; at += BLOCK_THREADS) {
       const int y = at / D, x = at % D, i = y >= x ? triangle(y) + x : triangle(x) + y;
       double sum = 0.0;
-      for (int warp = 0; warp < SUMMERS / 32; ++warp) sum += shared[warp * triangle(D) + i];
+      for (int warp = 0; warp < BLOCK_THREADS / 32; ++warp) sum += shared[warp * triangle(D) + i];
       out[at] = sum;
     }
   }
 };
 
-extern "C" __global__ void __launch_bounds__(SUMMERS)
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
 accumulate(const double* stored, const double* weights, double* partial, i64 rows, int slices) {
   const int warp = threadIdx.x / 32;
-  const int slice = SMALL || DEALT ? blockIdx.x : blockIdx.x * 4 + warp;
+  const int slice = SMALL || SHARE_ROWS ? blockIdx.x : blockIdx.x * 4 + warp;
   if (slice >= slices) return;
   const i64 atom = blockIdx.y, atoms = gridDim.y, pairs = rows * atoms;
   const i64 begin = rows * slice / slices, end = rows * (slice + 1) / slices;
@@ -107,14 +108,14 @@ accumulate(const double* stored, const double* weights, double* partial, i64 row
   if constexpr (SMALL) {
     SmallSummation total;
     total.clear();
-    for (i64 row = begin + threadIdx.x; row < end; row += SUMMERS)
+    for (i64 row = begin + threadIdx.x; row < end; row += BLOCK_THREADS)
       total.add(stored, weights, atom * rows + row, pairs);
     total.write(out);
   } else {
     Summation total;
     total.lane = threadIdx.x & 31;
-    total.first = DEALT ? warp : 0;
-    total.step = DEALT ? 4 : 1;
+    total.first = SHARE_ROWS ? warp : 0;
+    total.step = SHARE_ROWS ? 4 : 1;
     total.clear();
     for (i64 row = begin; row < end; ++row) {
       const i64 pair = atom * rows + row;

@@ -3,16 +3,13 @@
 #pragma once
 #include "range.cuh"
 
-constexpr int power_of_two_from(int x) { return x <= 1 ? 1 : 2 * power_of_two_from((x + 1) / 2); }
-
-constexpr int WIDTH = SMALL ? D : ROW;  // of a stored matrix
-constexpr int STRIDE = D | 1;           // odd: entries of a column lie in different banks
+constexpr int STRIDE = D | 1;  // odd: entries of a column lie in different banks
 constexpr int LANES = D > 32 ? 32 : power_of_two_from(D);  // threads of a pair
-constexpr int ROTATORS = D > 32 ? 32 : 128;                // threads of a block
+constexpr int BLOCK_THREADS = D > 32 ? 32 : 128;           // threads of a block
 constexpr int ROWS = (D + LANES - 1) / LANES;              // of a thread
 
-// What the threads of a pair share. A thread has rows lane, lane + LANES, ... of Z.
-struct Bench {
+// QL iteration of a pair in shared memory. A thread has rows lane, lane + LANES, ... of Z.
+struct QLSolver {
   static constexpr int SHARED = D * STRIDE + 3 * even(D);
 
   double *Z, *diagonal, *coupling, *buffer;
@@ -30,7 +27,7 @@ struct Bench {
     }
   }
 
-  // Z = H_0 H_1 ... from the reflectors (rows of `stored`); here a thread has columns.
+  // Z = H_0 H_1 ... from the reflectors (rows of `stored`); a thread has columns here.
   INLINE void form(const double* stored, i64 pair, i64 pairs) const {
     for (int at = lane; at < D * D; at += LANES)
       Z[at / D * STRIDE + at % D] = at / D == at % D ? 1.0 : 0.0;
@@ -62,8 +59,8 @@ struct Bench {
     for (; i >= first; --i) {
       const double here = diagonal[i], off = coupling[i];
       const double f = sine * off, b = cosine * off, square = fma(f, f, g * g);
-      sync();  // all have read what is overwritten now
-      if (!(square > 1e-290)) break;  // T falls apart
+      sync();  // all threads have read the entries that are overwritten next
+      if (!(square > 1e-290)) break;  // T splits
       const double inverse_root = reciprocal_root(square);
       sine = f * inverse_root;
       cosine = g * inverse_root;
@@ -107,7 +104,7 @@ struct Bench {
         while (last < D - 1 && !(fabs(coupling[last]) <= negligible(last))) ++last;
         if (last == first) break;
         if (++sweeps > 30 * D) return false;
-        sync();  // all have seen what the sweep changes
+        sync();  // all threads have read the entries that the sweep changes
         sweep(first, last);
       }
     sync();
@@ -128,34 +125,35 @@ struct Bench {
   }
 };
 
-// LANES threads per pair of the list. reflectors become the vectors of a side that pairs need,
-// (row, vector) in `stored`. What does not converge is not joined.
-extern "C" __global__ void __launch_bounds__(ROTATORS)
+// LANES threads per pair of the list: turns reflectors into the vectors that pairs need of a side,
+// (row, vector) in `stored`. Pairs that do not converge are not joined.
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
 dense_vectors(const double* reflectors, double* stored, const double* diagonal,
               const double* off_diagonal, const double* exponents, Range* ranges, int inverse,
               const i64* list, const int* length, i64 pairs) {
-  constexpr int TEAMS_HERE = ROTATORS / LANES;
+  constexpr int TEAMS_HERE = BLOCK_THREADS / LANES;
   const int team = threadIdx.x / LANES, lane = threadIdx.x % LANES;
   const unsigned mask = LANES == 32 ? ALL : ((1u << LANES % 32) - 1u)
                                                 << (threadIdx.x & 31) / LANES * LANES;
-  double* own = shared + team * Bench::SHARED;
-  double* vectors = own + D * STRIDE;
-  const Bench bench = {own, vectors, vectors + even(D), vectors + 2 * even(D),
+  double* workspace = shared + team * QLSolver::SHARED;
+  double* vectors = workspace + D * STRIDE;
+  const QLSolver solver = {workspace, vectors, vectors + even(D), vectors + 2 * even(D),
                        (int*)(vectors + even(D)), lane, mask};
   for (int at = blockIdx.x * TEAMS_HERE + team; at < *length; at += gridDim.x * TEAMS_HERE) {
     const i64 pair = list[at];
     const Range range = ranges[pair];
-    bench.load(diagonal + pair, off_diagonal + pair, exponents[pair], pairs);
-    bench.form(reflectors, pair, pairs);
-    const bool solved = bench.solve();
+    solver.load(diagonal + pair, off_diagonal + pair, exponents[pair], pairs);
+    solver.form(reflectors, pair, pairs);
+    const bool solved = solver.solve();
     for (int i = lane; i < D * WIDTH; i += LANES) {
       const int row = i / WIDTH, k = i % WIDTH, j = inverse ? D - 1 - k : k;
       const bool needed = solved && k < D && range.needs(j, inverse);
       const int from = inverse ? D - 1 - row : row;
       if (needed || !inverse)
-        stored[place(pair, pairs, row, k)] = needed ? bench.Z[from * STRIDE + bench.order[j]] : 0.0;
+        stored[place(pair, pairs, row, k)] =
+            needed ? solver.Z[from * STRIDE + solver.order[j]] : 0.0;
     }
-    if (!solved && lane == 0) ranges[pair].found = 0;
-    bench.sync();
+    if (!solved && lane == 0) ranges[pair].joined = 0;
+    solver.sync();
   }
 }

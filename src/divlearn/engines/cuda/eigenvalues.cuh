@@ -1,14 +1,14 @@
 // Eigenvalues of tridiagonal matrices by the rational (square-root free) QL iteration, a thread
-// each. The matrix lies in shared memory, where a thread may address what it likes.
+// each. The matrix is in shared memory, which can be indexed by variables.
 #pragma once
 #include "state.cuh"
 
-constexpr int SOLVERS = D <= 18 ? 128 : 32;  // threads of a block: small ones waste less memory
+constexpr int BLOCK_THREADS = D <= 18 ? 128 : 32;  // small blocks waste less memory
 
 struct Tridiagonal {
   double2* entries;  // diagonal and squared coupling of row i at i * SOLVERS
 
-  INLINE double2& operator[](int i) const { return entries[i * SOLVERS]; }
+  INLINE double2& operator[](int i) const { return entries[i * BLOCK_THREADS]; }
 
   // Thresholds are absolute: the largest diagonal entry lies in [1, 2). On return the first
   // components are the eigenvalues. False if the sweeps ran out.
@@ -60,10 +60,10 @@ struct Tridiagonal {
 };
 
 // values: (D, pairs); limit: ratio of eigenvalues beyond which the accurate route is taken.
-extern "C" __global__ void __launch_bounds__(SOLVERS)
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
 eigenvalues(const double* diagonal, const double* off_diagonal, double* values, double* exponents,
             unsigned char* states, i64* list, int* length, double limit, i64 pairs) {
-  const i64 pair = (i64)blockIdx.x * SOLVERS + threadIdx.x;
+  const i64 pair = (i64)blockIdx.x * BLOCK_THREADS + threadIdx.x;
   if (pair >= pairs) return;
   const Tridiagonal T = {(double2*)shared + threadIdx.x};
   double largest = 0.0;
@@ -81,17 +81,17 @@ eigenvalues(const double* diagonal, const double* off_diagonal, double* values, 
     const double coupling = row.y * factor;
     T[i] = make_double2(row.x * factor, coupling * coupling);
   }
-  bool good = finite && largest > 1e-300 && T.solve();
+  bool solved = finite && largest > 1e-300 && T.solve();
   double most = -1e300, least = 1e300;
   for (int i = 0; i < D; ++i) {
     const double value = T[i].x;
     values[i * pairs + pair] = value;
     most = fmax(most, value);
     least = fmin(least, value);
-    good &= value == value;
+    solved &= value == value;
   }
-  good = good && least > 0.0 && most <= limit * least;
+  solved = solved && least > 0.0 && most <= limit * least;
   exponents[pair] = exponent;
-  states[pair] = good ? DIRECT : FAILED;  // until another route has an answer
-  if (!good) append(pair, list, length);
+  states[pair] = solved ? DIRECT : FAILED;  // until another route computes the pair
+  if (!solved) append(pair, list, length);
 }

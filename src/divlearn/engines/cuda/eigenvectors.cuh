@@ -9,7 +9,7 @@
 constexpr double WINDOW = 1e-3, DEGENERATE = 1e-10, LEAST_PIVOT = 1e-50;
 constexpr double LEAST_SQUARE = 0.25, LARGEST_SQUARE = 1e300;  // of a vector: 1 or more, at first
 
-// Reads shared memory each time: held in registers from one pass to the next, vectors would spill.
+// Reads shared memory at every use: vectors kept in registers between passes would spill.
 INLINE double read(const double* x) {
   if constexpr (G == 1) return *x;
   else return *(const volatile double*)x;
@@ -63,8 +63,8 @@ INLINE void twisted_vector(const double* diagonal, const double* coupling, doubl
     if (i < twist) z[i] = entry = -z[i] * entry;
 }
 
-// Says whether that was possible. The factors of close eigenvalues may overflow, and what Gram-Schmidt
-// leaves of a vector may be rounding.
+// Returns whether that was possible. Factors of close eigenvalues may overflow, and a vector may be
+// rounding error after Gram-Schmidt.
 INLINE bool normalize(double (&z)[D]) {
   double even_sum = 0.0, odd_sum = 0.0;
 #pragma unroll
@@ -91,17 +91,17 @@ INLINE void remove_overlap(double (&x)[D], const double* y) {
   for (int i = 0; i < D; ++i) x[i] = fma(-overlap, read(y + i), x[i]);
 }
 
-// What a team shares: T, its eigenvalues, a vector, and which vectors have neighbours.
+// Shared memory of a team: T, its eigenvalues, a vector, and which vectors have neighbours.
 struct VectorSpace {
   static constexpr int SHARED =
       G > 1 ? 3 * even(D) + 2 * VECTOR_ROW + even((D + 1) / 2) + Team::SHARED : 0;
   double *diagonal, *coupling, *values, *buffer;
-  int* crowded;
+  int* has_neighbors;
 };
 
-// Right-looking: a vector that is done is taken out of those that come after it. Columns that nobody
-// `needs` are left alone: they may be those of equal eigenvalues, which are no basis of their space.
-// Says whether the columns of this thread that are needed could be normalized.
+// Gram-Schmidt, right-looking: a finished vector is subtracted from later ones. Columns that are
+// not needed are skipped: those of equal eigenvalues may be no basis of their space. Returns
+// whether the needed columns of this thread could be normalized.
 template <class Needs>
 INLINE bool orthogonalize(const Team& team, const VectorSpace& space, const Needs& needs,
                           double (&z)[C][D]) {
@@ -116,14 +116,14 @@ INLINE bool orthogonalize(const Team& team, const VectorSpace& space, const Need
     usable &= normalize(z[c]) || !needs(j);
     int followers = 0;
     for (int i = j + 1; i < D; ++i) followers |= follows(i, j);
-    space.crowded[j] = followers && needs(j);
-    near |= space.crowded[j];
+    space.has_neighbors[j] = followers && needs(j);
+    near |= space.has_neighbors[j];
   }
   if (!team.any(near)) return usable;
   team.sync();
 #pragma unroll(G == 1 ? D : 1)
   for (int j = 0; j < D; ++j) {
-    if (!team.any(space.crowded[j])) continue;
+    if (!team.any(space.has_neighbors[j])) continue;
 #pragma unroll
     for (int c = 0; c < C; ++c)
       if (team.thread + G * c == j) {
@@ -134,7 +134,8 @@ INLINE bool orthogonalize(const Team& team, const VectorSpace& space, const Need
     team.sync();
 #pragma unroll
     for (int c = 0; c < C; ++c) {
-      if (space.crowded[j] && follows(team.thread + G * c, j)) remove_overlap(z[c], space.buffer);
+      if (space.has_neighbors[j] && follows(team.thread + G * c, j))
+        remove_overlap(z[c], space.buffer);
     }
     team.sync();
   }
@@ -208,7 +209,7 @@ INLINE void reflect(const Team& team, const double* stored, i64 pair, i64 pairs,
   }
 }
 
-// What a kernel has of the pairs: T, eigenvalues, and the reflectors.
+// Arrays of all pairs: reflectors, T, and eigenvalues.
 struct Reduced {
   const double *reflectors, *diagonal, *off_diagonal, *values, *exponents;
 };
@@ -216,25 +217,26 @@ struct Reduced {
 // Eigenvectors (row, vector) into `stored`, of the columns that `needs` names. Pairs with eigenvalues
 // too close together among those keep their reflectors and are `listed`.
 template <class Needs, class Write, class Listed>
-INLINE void find_vectors(const Reduced& given, i64 pair, i64 pairs, bool active, const Needs& needs,
-                         const Write& write, const Listed& listed) {
+INLINE void find_vectors(const Reduced& inputs, i64 pair, i64 pairs, bool active,
+                         const Needs& needs, const Write& write, const Listed& listed) {
   const int team_index = threadIdx.x / G;
   Team team;
   team.thread = threadIdx.x % G;
-  double alone[G == 1 ? 3 * even(D) + 2 * VECTOR_ROW : 1];
-  int alone_crowded[G == 1 ? D : 1];
-  double* own = G == 1 ? alone : shared + team_index * VectorSpace::SHARED;
-  VectorSpace space = {own, own + even(D), own + 2 * even(D), own + 3 * even(D), nullptr};
-  space.crowded = G == 1 ? alone_crowded : (int*)(space.buffer + 2 * VECTOR_ROW);
+  double local[G == 1 ? 3 * even(D) + 2 * VECTOR_ROW : 1];
+  int local_has_neighbors[G == 1 ? D : 1];
+  double* workspace = G == 1 ? local : shared + team_index * VectorSpace::SHARED;
+  VectorSpace space = {workspace, workspace + even(D), workspace + 2 * even(D),
+                       workspace + 3 * even(D), nullptr};
+  space.has_neighbors = G == 1 ? local_has_neighbors : (int*)(space.buffer + 2 * VECTOR_ROW);
   team.sums = space.buffer + 2 * VECTOR_ROW + even((D + 1) / 2);
-  const double factor = power_of_two(-given.exponents[pair]);
+  const double factor = power_of_two(-inputs.exponents[pair]);
 #pragma unroll
   for (int c = 0; c < C; ++c) {
     const int i = team.thread + G * c;
     if (i >= D) continue;
-    space.diagonal[i] = given.diagonal[i * pairs + pair] * factor;
-    space.coupling[i] = i + 1 < D ? given.off_diagonal[i * pairs + pair] * factor : 0.0;
-    space.values[i] = given.values[i * pairs + pair];
+    space.diagonal[i] = inputs.diagonal[i * pairs + pair] * factor;
+    space.coupling[i] = i + 1 < D ? inputs.off_diagonal[i * pairs + pair] * factor : 0.0;
+    space.values[i] = inputs.values[i * pairs + pair];
   }
   team.sync();
   double z[C][D];
@@ -250,18 +252,18 @@ INLINE void find_vectors(const Reduced& given, i64 pair, i64 pairs, bool active,
     for (int i = 0; j < D && needs(j) && i < j; ++i)  // NaN counts
       degenerate |= needs(i) && !(fabs(space.values[i] - space.values[j]) > DEGENERATE);
   }
-  reflect(team, given.reflectors, pair, pairs, space.buffer, z);
-  team.give<0>(degenerate ? 1.0 : 0.0);
+  reflect(team, inputs.reflectors, pair, pairs, space.buffer, z);
+  team.start_sum<0>(degenerate ? 1.0 : 0.0);
   team.sync();
   if (!active) return;
-  if (team.take<0>() > 0.0) {
+  if (team.read_sum<0>() > 0.0) {
     if (team.thread == 0) listed();
     return;
   }
 #pragma unroll
   for (int c = 0; c < C; ++c) {
     const int j = team.thread + G * c;
-    if (j >= (SMALL ? D : ROW)) continue;
+    if (j >= WIDTH) continue;
 #pragma unroll
     for (int i = 0; i < D; ++i) write(i, j, z[c][i]);
   }
@@ -270,14 +272,15 @@ INLINE void find_vectors(const Reduced& given, i64 pair, i64 pairs, bool active,
       for (int i = 0; i < D; ++i) write(i, j, 0.0);
 }
 
-// stored: reflectors to begin with, eigenvectors at the end, but of pairs that wait for another
-// route. Padding must be finite: its weights are zero.
+// stored: reflectors before, eigenvectors after, except of pairs that need another route. Padding
+// must be finite: its weights are zero.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 eigenvectors(double* stored, const double* diagonal, const double* off_diagonal,
              const double* values, const double* exponents, unsigned char* states, i64* list,
              int* length, i64 pairs) {
-  const i64 own = (i64)blockIdx.x * TEAMS + threadIdx.x / G, pair = own < pairs ? own : pairs - 1;
-  const bool active = own < pairs && states[pair] == DIRECT;
+  const i64 index = (i64)blockIdx.x * TEAMS + threadIdx.x / G;
+  const i64 pair = index < pairs ? index : pairs - 1;
+  const bool active = index < pairs && states[pair] == DIRECT;
   if (G > 32 ? !active : !__any_sync(ALL, active)) return;
   find_vectors(
       {stored, diagonal, off_diagonal, values, exponents}, pair, pairs, active,
@@ -289,15 +292,16 @@ eigenvectors(double* stored, const double* diagonal, const double* off_diagonal,
       });
 }
 
-// The same for one side of the pairs that are joined: columns that these need, the inverse side's
-// with rows and columns in reverse. Others become zero, but on the inverse side.
+// The same for one side of joined pairs: the needed columns, for the inverse with rows and columns
+// in reverse. Other columns become zero, except for the inverse.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 joined_eigenvectors(const double* reflectors, double* stored, const double* diagonal,
                     const double* off_diagonal, const double* values, const double* exponents,
                     const Range* ranges, int inverse, i64* list, int* length, i64 pairs) {
-  const i64 own = (i64)blockIdx.x * TEAMS + threadIdx.x / G, pair = own < pairs ? own : pairs - 1;
+  const i64 index = (i64)blockIdx.x * TEAMS + threadIdx.x / G;
+  const i64 pair = index < pairs ? index : pairs - 1;
   const Range range = ranges[pair];
-  const bool active = own < pairs && range.found;
+  const bool active = index < pairs && range.joined;
   if (G > 32 ? !active : !__any_sync(ALL, active)) return;
   const auto needs = [&](int j) { return range.needs(j, inverse); };
   find_vectors(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import numpy as np
 
@@ -29,8 +28,8 @@ from divlearn.engines.data import (
     Pull,
     Request,
     check_same_size,
+    check_values,
     is_descending,
-    refuse_nan,
     typical_sizes,
 )
 from divlearn.engines.parameters import Parameters, value_routes
@@ -42,32 +41,32 @@ from divlearn.tolerances import USABLE_MARGIN
 class CudaEngine(CudaRoutes):
     """Kernels on an NVIDIA GPU, float64 inside. See `Engine`.
 
-    Results are the same from run to run. What the kernels cannot do (parameters of opposite signs,
-    d > 128, eigenvalues beyond the range of squares) goes to the engine of the CPU.
+    Results are the same from run to run. The engine of the CPU computes what the kernels cannot:
+    parameters of opposite signs, d > 128, and eigenvalues whose squares are out of range.
     """
 
     table_entries = 1 << 28
 
     def prepare(self, X: DeviceArray) -> Prepared:
-        """Factor data on the device; CuPy arrays and torch tensors stay there, as do results."""
+        """Factor data on the device; results of CuPy arrays and torch tensors stay on it."""
         if isinstance(X, Prepared):
             return super().prepare(X)
         kind = kind_of(X)
-        given = array_or_list(X) if kind == "numpy" else X
-        if kind == "numpy" and not (checkable(given) and fits(given.shape)):
-            return super().prepare(given)
+        matrices = array_or_list(X) if kind == "numpy" else X
+        if kind == "numpy" and not (checkable(matrices) and fits(matrices.shape)):
+            return super().prepare(matrices)
         with current(X):
-            return self._prepare_checked(check_on_device(as_cupy(given)), kind)
+            return self._prepare_checked(check_on_device(as_cupy(matrices)), kind)
 
     def keep(self, X: DeviceArray) -> Prepared:
-        known = isinstance(X, Prepared)
-        if isinstance(X, CudaData) or (not known and kind_of(X) != "numpy"):
+        is_prepared = isinstance(X, Prepared)
+        if isinstance(X, CudaData) or (not is_prepared and kind_of(X) != "numpy"):
             return self.prepare(X)
-        given = X.matrices if known else array_or_list(X)
-        if not (checkable(given) and fits(given.shape)):
+        matrices = X.matrices if is_prepared else array_or_list(X)
+        if not (checkable(matrices) and fits(matrices.shape)):
             return self.prepare(X)
-        there = cp.asarray(given)
-        return self._prepare_checked(there, "cupy") if known else self.prepare(there)
+        on_device = cp.asarray(matrices)
+        return self._prepare_checked(on_device, "cupy") if is_prepared else self.prepare(on_device)
 
     def send(self, array: RealArray) -> DeviceArray:
         return cp.asarray(array) if checkable(array) and fits(array.shape) else array
@@ -82,10 +81,10 @@ class CudaEngine(CudaRoutes):
         if not (isinstance(data, CudaData) and data.on_device):
             return super().take(data, rows)
         with self._on_device_of(data):
-            chosen = data.working[cp.asarray(rows)]
+            matrices = data.working[cp.asarray(rows)]
             if data.order is not None:
-                chosen = permute_on_device(chosen, np.argsort(data.order))
-            return self._prepare_checked(chosen, data.kind)
+                matrices = permute_on_device(matrices, np.argsort(data.order))
+            return self._prepare_checked(matrices, data.kind)
 
     def _prepare_checked(
         self, matrices: DeviceArray, kind: str, sizes: RealArray | None = None
@@ -94,7 +93,7 @@ class CudaEngine(CudaRoutes):
         if matrices.shape[-1] > largest_dimension():
             raise ValueError(
                 f"d={matrices.shape[-1]} must be <= {largest_dimension()} for arrays on this GPU; "
-                "pass NumPy arrays, which the engine of the CPU can take over"
+                "pass NumPy arrays, which the engine of the CPU takes"
             )
         if sizes is None:
             sizes = typical_sizes(matrices)
@@ -103,7 +102,7 @@ class CudaEngine(CudaRoutes):
         order = np.argsort(-sizes, kind="stable")
         return CudaData(permute_on_device(matrices, order), order, kind)
 
-    def _check(self, data: Any, atoms: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
+    def _check(self, data: DeviceArray, atoms: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
         prepared: DeviceArray = self.prepare(data)
         if not (isinstance(prepared, CudaData) and prepared.on_device):
             return super()._check(prepared, as_numpy(atoms))
@@ -111,28 +110,28 @@ class CudaEngine(CudaRoutes):
         check_same_size(prepared, checked)
         sizes = prepared.sizes - typical_sizes(checked)
         if not is_descending(sizes if prepared.order is None else sizes[prepared.order]):
-            given = prepared.working
+            matrices = prepared.working
             if prepared.order is not None:
-                given = permute_on_device(given, np.argsort(prepared.order))
-            prepared = self._prepare_checked(given, prepared.kind, sizes)
+                matrices = permute_on_device(matrices, np.argsort(prepared.order))
+            prepared = self._prepare_checked(matrices, prepared.kind, sizes)
         if prepared.order is not None:
             checked = permute_on_device(checked, prepared.order)
         return prepared, as_numpy(checked) if prepared.kind == "numpy" else checked
 
     @staticmethod
     def _check_atoms(atoms: DeviceArray) -> DeviceArray:
-        """Judge atoms in the precision they come in, on the device if it can; they stay there."""
+        """Check atoms in their own precision, on the device if possible; return a device array."""
         if isinstance(atoms, Prepared):
             return as_cupy(atoms.working).astype(np.float64, copy=False)
-        given = array_or_list(atoms) if kind_of(atoms) == "numpy" else as_cupy(atoms)
-        if checkable(given):
-            checked = check_on_device(cp.asarray(given), "atoms")
+        matrices = array_or_list(atoms) if kind_of(atoms) == "numpy" else as_cupy(atoms)
+        if checkable(matrices):
+            checked = check_on_device(cp.asarray(matrices), "atoms")
         else:
-            checked = cp.asarray(check_spd(as_numpy(given), ndim=3, name="atoms"))
+            checked = cp.asarray(check_spd(as_numpy(matrices), ndim=3, name="atoms"))
         return checked.astype(np.float64, copy=False)
 
     def trace(
-        self, data: Any, atoms: DeviceArray, alpha: DeviceArray, beta: DeviceArray
+        self, data: DeviceArray, atoms: DeviceArray, alpha: DeviceArray, beta: DeviceArray
     ) -> tuple[DeviceArray, Pull]:
         n_atoms = atoms.n_matrices if isinstance(atoms, Prepared) else len(atoms)
         resolved = Parameters(as_numpy(alpha), as_numpy(beta), n_atoms)
@@ -141,25 +140,26 @@ class CudaEngine(CudaRoutes):
             return super().trace(data, atoms, alpha, beta)
         with self._on_device_of(data):
             prepared, checked = self._check(data, atoms)
-            if prepared.order is not None:  # gradients would have to be brought back
+            if prepared.order is not None:  # gradients would need `restore_order`
                 return super().trace(data, atoms, alpha, beta)
             values, spectra = self._trace(prepared, CudaAtoms(checked), resolved)
-            refuse_nan(self.name, values)
+            check_values(self.name, values)
             values = values.reshape(len(values), *resolved.shape)
 
         def pull(cotangent: DeviceArray, parameters: bool) -> Gradients:
             nonlocal spectra
-            kept, spectra = spectra, None  # for once: vectors take the place of reflectors
-            found = None
-            if kept is not None:
+            first_spectra, spectra = spectra, None  # only once: vectors overwrite the reflectors
+            gradients = None
+            if first_spectra is not None:
                 with self._on_device_of(data):
                     weights = check_cotangent(as_cupy(cotangent), values.shape)
                     weights = weights.reshape(len(weights), *resolved.alpha.shape)
-                    found = self._traced_pullback(kept, Request(resolved, weights, parameters))
-            if found is None:
+                    request = Request(resolved, weights, parameters)
+                    gradients = self._traced_pullback(first_spectra, request)
+            if gradients is None:
                 back = self.pullback(data, atoms, alpha, beta, cotangent, parameters=parameters)
                 return back.whitened, back.alpha, back.beta
-            whitened, first, second = found
+            whitened, first, second = gradients
             if first is not None and second is not None:
                 first, second = resolved.restore(first, second)
             finish = self._finish
@@ -188,33 +188,37 @@ class CudaEngine(CudaRoutes):
     ) -> Gradients:
         line = None if parameters else self._line(data, filters, alpha, beta)
         if line is None:
-            given = data, filters, alpha, beta, cotangent
-            return super()._pull_filters(*given, parameters=parameters)
+            arguments = data, filters, alpha, beta, cotangent
+            return super()._pull_filters(*arguments, parameters=parameters)
         with self._on_device_of(data):
-            found = pull_filters(data.working, self._in_order(data, filters), *line, cotangent)
-            return found if data.order is None else found[:, np.argsort(data.order)], None, None
+            gradient = pull_filters(data.working, self._in_order(data, filters), *line, cotangent)
+            return (
+                gradient if data.order is None else gradient[:, np.argsort(data.order)],
+                None,
+                None,
+            )
 
     @staticmethod
     def _in_order(data: Prepared, filters: DeviceArray) -> DeviceArray:
-        """Return filters whose variables have the order of the data's."""
-        there = as_cupy(filters)
-        return there if data.order is None else there[:, data.order]
+        """Return filters on the device, variables in the order of the data."""
+        array = as_cupy(filters)
+        return array if data.order is None else array[:, data.order]
 
     @staticmethod
     def _line(
         data: Prepared, filters: DeviceArray, alpha: RealArray, beta: RealArray
     ) -> tuple[RealArray, RealArray] | None:
-        """Return the pairs that kernels can do: alpha + beta = 1, the same for all filters."""
-        there = isinstance(data, CudaData) and data.kind != "numpy"
-        return line_of(alpha, beta) if there and filters.shape[-1] <= LARGEST_RANK else None
+        """Return the pairs if kernels support them: alpha + beta = 1, the same for all filters."""
+        is_resident = isinstance(data, CudaData) and data.kind != "numpy"
+        return line_of(alpha, beta) if is_resident and filters.shape[-1] <= LARGEST_RANK else None
 
     def usable(self, atoms: DeviceArray) -> bool:
         if kind_of(atoms) == "numpy":
             return super().usable(atoms)
-        there = as_cupy(atoms)
-        return bool(cp.isfinite(there).all()) and all_definite(there, USABLE_MARGIN)
+        matrices = as_cupy(atoms)
+        return bool(cp.isfinite(matrices).all()) and all_definite(matrices, USABLE_MARGIN)
 
-    def _on_device_of(self, data: Any) -> AbstractContextManager[object]:
+    def _on_device_of(self, data: DeviceArray) -> AbstractContextManager[object]:
         if isinstance(data, CudaData):
             return cp.cuda.Device(data.device)
         return nullcontext() if isinstance(data, Prepared) else current(data)
@@ -239,7 +243,7 @@ class CudaEngine(CudaRoutes):
         return as_numpy(array) if kind == "numpy" else as_kind(cp.asarray(array), kind)
 
     @staticmethod
-    def _kind(data: Any) -> str:
+    def _kind(data: DeviceArray) -> str:
         if isinstance(data, Prepared):
             return data.kind if isinstance(data, CudaData) else "numpy"
         return kind_of(data)

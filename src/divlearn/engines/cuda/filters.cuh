@@ -98,27 +98,27 @@ filter_values(const double* Y, const double* alpha, const double* beta, double* 
   double A[PACKED];
   load(A, Y, pair, pairs, 1.0, 0.0);
   const double logdet = factor(A);
-  double* found = out + pair * (m + 1);
-  found[m] = exp(logdet / P);
+  double* values = out + pair * (m + 1);
+  values[m] = exp(logdet / P);
   bool inverted = false;
-  for (int one = 0; one < m; ++one) {
-    if (alpha[one] != 1.0) continue;
+  for (int point = 0; point < m; ++point) {
+    if (alpha[point] != 1.0) continue;
     if (!inverted) invert_factor(A);
     inverted = true;
     double trace = 0.0;
     UNROLL for (int entry = 0; entry < PACKED; ++entry) trace = fma(A[entry], A[entry], trace);
-    found[one] = trace + logdet - P;
+    values[point] = trace + logdet - P;
   }
-  for (int one = 0; one < m; ++one) {
-    const double a = alpha[one], b = beta[one];
+  for (int point = 0; point < m; ++point) {
+    const double a = alpha[point], b = beta[point];
     if (a == 1.0) continue;
     if (b == 1.0) {
       double trace = 0.0;
       UNROLL for (int i = 0; i < P; ++i) trace += Y[at(i, i) * pairs + pair];
-      found[one] = trace - logdet - P;
+      values[point] = trace - logdet - P;
     } else {
       load(A, Y, pair, pairs, a, b);
-      found[one] = (factor(A) - a * logdet) / (a * b);
+      values[point] = (factor(A) - a * logdet) / (a * b);
     }
   }
 }
@@ -132,8 +132,8 @@ filter_slopes(const double* Y, const double* alpha, const double* beta, const do
   const double* weight = weights + pair * (m + 1);
   double A[PACKED], total[PACKED] = {};
   double identity = 0.0, inverse = 0.0, square = 0.0;  // coefficients of I, Y^-1 and Y^-2
-  for (int one = 0; one < m; ++one) {
-    const double a = alpha[one], b = beta[one], w = weight[one];
+  for (int point = 0; point < m; ++point) {
+    const double a = alpha[point], b = beta[point], w = weight[point];
     if (a == 1.0) {
       inverse += w;
       square -= w;

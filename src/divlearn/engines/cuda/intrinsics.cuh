@@ -1,4 +1,4 @@
-// The few instructions that CUDA C++ has no words for.
+// Instructions that CUDA C++ has no functions for.
 #pragma once
 
 #define INLINE __device__ __forceinline__

@@ -1,27 +1,24 @@
 // The accurate route: one-sided Jacobi on G = L_B^-1 L_X itself, never on G G^T. Small eigenvalues
 // keep their relative accuracy, and eigenvectors stay orthogonal in clusters.
 //
-// In every round of a sweep each column meets one other, as in a tournament: a match is played by
-// one thread for d <= 32 and by eight beyond, all matches of a pair at a table of threads. Several
-// tables share a warp for d <= 32, so that all of them go on until the last is done.
+// The order of rotations is round-robin: in every round of a sweep each column is rotated with one
+// other. A rotation is computed by one thread for d <= 32 and by eight beyond. For d <= 32 several
+// pairs share a warp, and all of them continue until the last has converged.
 #pragma once
 #include "fragments.cuh"
 #include "state.cuh"
 
-constexpr int PLAYERS = even(D);  // columns, one more if their number is odd
+constexpr int PADDED_COLUMNS = even(D);
 constexpr int COLUMN = D | 1;
-constexpr int WIDTH = SMALL ? D : ROW;  // of a stored matrix
 constexpr bool IN_WARP = D <= 32;
 
-constexpr int power_of_two_from(int x) { return x <= 1 ? 1 : 2 * power_of_two_from((x + 1) / 2); }
+constexpr int BLOCK_THREADS = IN_WARP ? 128 : 256;  // threads of a block
+constexpr int LANES = IN_WARP ? 1 : 8;              // threads of a rotation
+constexpr int PAIR_THREADS = IN_WARP ? power_of_two_from(PADDED_COLUMNS / 2) : BLOCK_THREADS;
+constexpr int BLOCK_PAIRS = BLOCK_THREADS / PAIR_THREADS;
+constexpr int ROTATIONS = PAIR_THREADS / LANES;  // at a time
 
-constexpr int ROTATORS = IN_WARP ? 128 : 256;  // threads of a block
-constexpr int LANES = IN_WARP ? 1 : 8;         // of a match
-constexpr int TABLE = IN_WARP ? power_of_two_from(PLAYERS / 2) : ROTATORS;
-constexpr int TABLES = ROTATORS / TABLE;
-constexpr int MATCHES = TABLE / LANES;  // at a time
-
-// Pairs without an answer, for the host, as atom and row of the whole problem.
+// Pairs without a result, for the host: indices of atoms and rows of all data.
 struct Failures {
   i64* pairs;
   int* length;
@@ -34,26 +31,26 @@ struct Failures {
   }
 };
 
-struct Table {
+struct Jacobi {
   double *columns, *largest;
-  int thread, lane, match;  // this thread's number, and its place in a match
+  int thread, lane, rotation;  // index of the thread, its place in a rotation, and the rotation
 
   INLINE void sync() const {
     if constexpr (IN_WARP) __syncwarp();
     else __syncthreads();
   }
 
-  // In a warp of several tables for any of those.
+  // Whether x holds for any thread, of any pair in the warp.
   INLINE bool any(bool x) const {
     if constexpr (IN_WARP) return __any_sync(ALL, x);
     else return __syncthreads_or(x);
   }
 
-  INLINE bool any_of_table(bool x) const { return maximum(x ? 1.0 : 0.0) > 0.0; }
+  INLINE bool any_of_pair(bool x) const { return maximum(x ? 1.0 : 0.0) > 0.0; }
 
   INLINE double* column(int j) const { return columns + j * COLUMN; }
 
-  INLINE double sum(double x) const {  // over a match
+  INLINE double sum(double x) const {  // over the threads of a rotation
 #pragma unroll
     for (int offset = LANES / 2; offset; offset >>= 1) x += __shfl_xor_sync(ALL, x, offset);
     return x;
@@ -67,20 +64,20 @@ struct Table {
 
   INLINE double maximum(double x) const {
 #pragma unroll
-    for (int offset = at_most(TABLE, 32) / 2; offset; offset >>= 1)
+    for (int offset = at_most(PAIR_THREADS, 32) / 2; offset; offset >>= 1)
       x = fmax(x, __shfl_xor_sync(ALL, x, offset));
     if constexpr (!IN_WARP) {
       if ((threadIdx.x & 31) == 0) largest[threadIdx.x / 32] = x;
       __syncthreads();
-      for (int w = 0; w < ROTATORS / 32; ++w) x = fmax(x, largest[w]);
+      for (int w = 0; w < BLOCK_THREADS / 32; ++w) x = fmax(x, largest[w]);
     }
     return x;
   }
 
-  // Columns of G, scaled so that its largest entry lies in [1, 2); returns the exponent taken out.
+  // Columns of G, scaled so that its largest entry lies in [1, 2); returns its exponent.
   INLINE double load(const LeftFactor& left, const RightFactor& right) const {
     double most = 0.0;
-    for (int at = thread; at < D * D; at += TABLE) {
+    for (int at = thread; at < D * D; at += PAIR_THREADS) {
       const int i = at % D, j = at / D;
       double entry = 0.0;
       for (int m = j; m <= i; ++m) entry = fma(left.entry(i, m), right.entry(m, j), entry);
@@ -89,12 +86,12 @@ struct Table {
     }
     const double exponent = exponent_of(fmin(fmax(maximum(most), 1e-300), 1e300));
     const double factor = power_of_two(-exponent);
-    for (int at = thread; at < D * D; at += TABLE) column(at / D)[at % D] *= factor;
+    for (int at = thread; at < D * D; at += PAIR_THREADS) column(at / D)[at % D] *= factor;
     sync();
     return exponent;
   }
 
-  // Makes columns x and y orthogonal; says whether they were not (NaN counts).
+  // Makes columns x and y orthogonal; returns whether they were not (NaN counts).
   INLINE bool rotate(double* x, double* y, bool valid) const {
     double a = 0.0, b = 0.0, c = 0.0;
     for (int i = lane; i < D; i += LANES) {
@@ -118,14 +115,14 @@ struct Table {
     return true;
   }
 
-  INLINE bool play_round(int round) const {
-    constexpr int AROUND = PLAYERS - 1;
+  INLINE bool rotate_round(int round) const {
+    constexpr int ROUNDS = PADDED_COLUMNS - 1;
     bool rotated = false;
-    for (int first = 0; first < PLAYERS / 2; first += MATCHES) {
-      const int number = first + match;
-      const int p = number == 0 ? AROUND : (round + number) % AROUND;
-      const int q = (round + AROUND - number % AROUND) % AROUND;
-      const bool valid = number < PLAYERS / 2 && p < D && q < D;
+    for (int first = 0; first < PADDED_COLUMNS / 2; first += ROTATIONS) {
+      const int number = first + rotation;
+      const int p = number == 0 ? ROUNDS : (round + number) % ROUNDS;
+      const int q = (round + ROUNDS - number % ROUNDS) % ROUNDS;
+      const bool valid = number < PADDED_COLUMNS / 2 && p < D && q < D;
       const int low = valid ? (p < q ? p : q) : 0, high = valid ? (p < q ? q : p) : 0;
       rotated |= rotate(column(low), column(high), valid);
     }
@@ -135,10 +132,10 @@ struct Table {
 
   INLINE bool orthogonalize() const {
     if constexpr (D > 1) {
-      bool rotated = true;  // whether the last sweep of this thread did anything
+      bool rotated = true;  // whether this thread rotated in the last sweep
       for (int sweep = 0; sweep < 40; ++sweep) {
         rotated = false;
-        for (int round = 0; round < PLAYERS - 1; ++round) rotated |= play_round(round);
+        for (int round = 0; round < PADDED_COLUMNS - 1; ++round) rotated |= rotate_round(round);
         if (!any(rotated)) break;
       }
       return !rotated;
@@ -149,43 +146,44 @@ struct Table {
 
 // Every pair of the list: logarithms of its eigenvalues into `values`, and its eigenvectors into
 // `stored` unless that is null.
-extern "C" __global__ void __launch_bounds__(ROTATORS)
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
 accurate(const double* whiteners, const double* factors, const double* data_exponents,
          const double* atom_exponents, double* stored, double* values, unsigned char* states,
          const i64* list, const int* length, i64* failed, int* failures, i64 count, i64 rows,
          i64 pairs, i64 first_atom, i64 first_row) {
-  const Failures lost_pairs = {failed, failures};
-  const int table_index = threadIdx.x / TABLE, thread = threadIdx.x % TABLE, listed = *length;
-  double* columns = shared + table_index * D * COLUMN;
-  const Table table = {columns, shared + TABLES * D * COLUMN, thread, thread % LANES,
+  const Failures failed_pairs = {failed, failures};
+  const int pair_index = threadIdx.x / PAIR_THREADS, thread = threadIdx.x % PAIR_THREADS;
+  const int listed = *length;
+  double* columns = shared + pair_index * D * COLUMN;
+  const Jacobi jacobi = {columns, shared + BLOCK_PAIRS * D * COLUMN, thread, thread % LANES,
                        thread / LANES};
-  for (int start = blockIdx.x * TABLES; start < listed; start += gridDim.x * TABLES) {
-    const int at = start + table_index;
-    const bool active = at < listed;  // others play along
+  for (int start = blockIdx.x * BLOCK_PAIRS; start < listed; start += gridDim.x * BLOCK_PAIRS) {
+    const int at = start + pair_index;
+    const bool active = at < listed;  // others compute the last pair again
     const i64 pair = list[active ? at : listed - 1], atom = pair / rows, row = pair % rows;
     const double scale =
-        table.load(LeftFactor{whiteners + atom * FACTOR}, RightFactor{factors, count, row});
+        jacobi.load(LeftFactor{whiteners + atom * FACTOR}, RightFactor{factors, count, row});
     const double exponent = 2.0 * scale + data_exponents[row] - atom_exponents[atom];
-    bool lost = !table.orthogonalize();
-    for (int first = 0; first < D; first += MATCHES) {
-      const int j = first + table.match;
-      const double* column = table.column(j < D ? j : 0);
-      const double square = table.dot(column, column);
-      lost |= !(square > 1e-290 && square < 1e290);
+    bool has_failed = !jacobi.orthogonalize();
+    for (int first = 0; first < D; first += ROTATIONS) {
+      const int j = first + jacobi.rotation;
+      const double* column = jacobi.column(j < D ? j : 0);
+      const double square = jacobi.dot(column, column);
+      has_failed |= !(square > 1e-290 && square < 1e290);
       if (j >= D || !active) continue;
-      if (table.lane == 0) values[j * pairs + pair] = log_scaled(square, exponent);
+      if (jacobi.lane == 0) values[j * pairs + pair] = log_scaled(square, exponent);
       if (stored)
-        for (int i = table.lane; i < D; i += LANES)
+        for (int i = jacobi.lane; i < D; i += LANES)
           stored[place(pair, pairs, i, j)] = column[i] * rsqrt(square);
     }
-    lost = table.any_of_table(lost);
-    for (int i = thread; stored && active && i < D * WIDTH; i += TABLE)
-      if (lost || i % WIDTH >= D)  // finite: its weights are zero
+    has_failed = jacobi.any_of_pair(has_failed);
+    for (int i = thread; stored && active && i < D * WIDTH; i += PAIR_THREADS)
+      if (has_failed || i % WIDTH >= D)  // finite: its weights are zero
         stored[place(pair, pairs, i / WIDTH, i % WIDTH)] = 0.0;
     if (thread == 0 && active) {
-      states[pair] = lost ? FAILED : ACCURATE;
-      if (lost) lost_pairs.add(first_atom + atom, first_row + row);
+      states[pair] = has_failed ? FAILED : ACCURATE;
+      if (has_failed) failed_pairs.add(first_atom + atom, first_row + row);
     }
-    table.sync();
+    jacobi.sync();
   }
 }

@@ -1,4 +1,4 @@
-// Wide and clustered spectra: where eigenvalues of a pencil and of its inverse join.
+// Wide and clustered spectra: large eigenvalues from the pencil, small ones from its inverse.
 #pragma once
 #include "range.cuh"
 
@@ -36,20 +36,20 @@ struct Sides {
 
 // Copies eigenvalues in ascending order; false if one is NaN.
 INLINE bool sort_values(const double* values, i64 pairs, double* sorted) {
-  bool known = true;
+  bool finite = true;
   for (int i = 0; i < D; ++i) {
     const double value = values[i * pairs];
-    known &= value == value;
+    finite &= value == value;
     int at = i;
     for (; at > 0 && sorted[at - 1] > value; --at) sorted[at] = sorted[at - 1];
     sorted[at] = value;
   }
-  return known;
+  return finite;
 }
 
-// A thread per pair of the list: sorts the eigenvalues of both sides, and says where they join. Of
-// pairs that span no more than `limit` the inverse is not needed. Routes that add no more than the
-// errors that factorizing left are good enough.
+// A thread per pair of the list: sorts the eigenvalues of both sides, and finds the cut between
+// them. Pairs that span no more than `limit` do not need the inverse. Errors may be as large as
+// those of the factorization.
 extern "C" __global__ void __launch_bounds__(128)
 join(double* values, const double* exponents, double* inverse_values,
      const double* inverse_exponents, const double* data_errors, const double* atom_errors,
@@ -88,8 +88,8 @@ join(double* values, const double* exponents, double* inverse_values,
   ranges[pair] = {(unsigned char)cut, (unsigned char)first, (unsigned char)end, 1};
 }
 
-// Logarithms of joined eigenvalues into `values`, a thread per pair of the list; `rest` are those
-// left to Jacobi.
+// Logarithms of joined eigenvalues into `values`, a thread per pair of the list; `rest` lists
+// pairs for the Jacobi route.
 extern "C" __global__ void __launch_bounds__(128)
 joined_logs(double* values, const double* exponents, const double* inverse_values,
             const double* inverse_exponents, const double* data_exponents,
@@ -99,7 +99,7 @@ joined_logs(double* values, const double* exponents, const double* inverse_value
   if (at >= listed) return;
   const i64 pair = list[at];
   const Range range = ranges[pair];
-  if (!range.found) {
+  if (!range.joined) {
     append(pair, rest, length);
     return;
   }

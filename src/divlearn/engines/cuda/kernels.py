@@ -1,20 +1,19 @@
-"""The kernels: sources put together, compiled for one dimension at first use, and launched."""
+"""The kernels: their sources, compiled for one dimension at first use, and their launches."""
 
 from __future__ import annotations
 
 import re
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
 from divlearn.arrays import DeviceArray
-from divlearn.engines.cuda import cp
+from divlearn.engines.cuda import Handle, cp
 
-LARGEST_DIMENSION = 128  # registers hold columns no longer
-MOST_FAILURES = 1 << 16  # pairs without a result that are listed one by one
+LARGEST_DIMENSION = 128  # longer columns do not fit into registers
+MOST_FAILURES = 1 << 16  # pairs without a result that are listed
 _FOLDER = Path(__file__).parent
 _WARP = 32
-# Kernels compiled together, by file; a part that is not used is never compiled.
+# Kernels by file; the kernels of a file are compiled together, at their first use.
 _PARTS = {
     "prepare": ("prepare_data", "prepare_atoms", "prepare_inverses"),
     "tridiagonal": ("reduce", "reduce_and_keep", "whiten"),
@@ -61,12 +60,12 @@ class Layout:
 
     def __init__(self, d: int, part: str = "") -> None:
         team, columns, blocks = -(-d // _WARP) * _WARP, 1, 1
-        if d <= 8:  # everything in the registers of a thread
+        if d <= 8:  # a matrix fits into the registers of a thread
             team, columns = 1, d
         else:
-            for largest, *chosen in reversed(_LAYOUTS.get(part, _LAYOUTS[""])):
+            for largest, *sizes in reversed(_LAYOUTS.get(part, _LAYOUTS[""])):
                 if d <= largest:
-                    team, columns, blocks = chosen
+                    team, columns, blocks = sizes
         self.d, self.team, self.columns, self.blocks = d, team, columns, blocks
         self.row = -(-d // 4) * 4  # doubles from one row of a stored matrix to the next
         self.tiles = -(-d // 8)  # rows of 8 x 8 tiles
@@ -74,42 +73,43 @@ class Layout:
         self.factor = d * (d + 1) // 2 if d <= 8 else tiled  # doubles of a triangular factor
         self.threads = max(team, 128) if team <= _WARP else team  # of a block of teams
         self.teams = self.threads // team  # of a block
-        self.solvers = 128 if d <= 18 else _WARP  # threads of a block that iterates for eigenvalues
-        self.rotators = 128 if d <= _WARP else 256  # threads of a block of the accurate route
-        matches = 1 << (-(-d // 2) - 1).bit_length()
-        self.tables = self.rotators // matches if d <= _WARP else 1  # pairs it has at a time
-        self.dense = 128 if d <= _WARP else _WARP  # threads of a block with rotations of QL
-        self.benches = self.dense // min(_WARP, 1 << (d - 1).bit_length())  # pairs it has at a time
-        self.preparers = _WARP if d <= _WARP else 128  # threads that prepare one matrix
+        # Threads of a block, and pairs that it computes at a time.
+        self.eigenvalue_threads = 128 if d <= 18 else _WARP
+        self.accurate_threads = 128 if d <= _WARP else 256
+        rotations = 1 << (-(-d // 2) - 1).bit_length()
+        self.accurate_pairs = self.accurate_threads // rotations if d <= _WARP else 1
+        self.dense_threads = 128 if d <= _WARP else _WARP
+        self.dense_pairs = self.dense_threads // min(_WARP, 1 << (d - 1).bit_length())
+        self.prepare_threads = _WARP if d <= _WARP else 128  # of a matrix
 
     def shared(self, kernel: str) -> int:
         d, odd = self.d, self.d | 1
         sums = _even(2 * (self.team // _WARP)) if self.team > _WARP else 0
         vector = _even(max(self.team * self.columns, d) + 2)
         matrix = d * self.row if 8 < d <= _WARP else 0
-        alone = self.team == 1
+        single_thread = self.team == 1
         doubles = {
             "prepare_data": d * odd,
             "prepare_atoms": d * odd,
             "prepare_inverses": d * odd + 3 * d,
-            "reduce": 0 if alone else self.teams * (matrix + 3 * vector + sums),
+            "reduce": 0 if single_thread else self.teams * (matrix + 3 * vector + sums),
             "whiten": self.factor + 72 if self.tiles > 4 else 0,
             "accumulate": 4 * self.factor if d <= 8 else 0,
-            "eigenvalues": 2 * d * self.solvers,
-            "dense_vectors": self.benches * (d * odd + 3 * _even(d)),
-            "accurate": self.tables * d * odd + self.rotators // _WARP,
+            "eigenvalues": 2 * d * self.eigenvalue_threads,
+            "dense_vectors": self.dense_pairs * (d * odd + 3 * _even(d)),
+            "accurate": self.accurate_pairs * d * odd + self.accurate_threads // _WARP,
             "eigenvectors": 0
-            if alone
+            if single_thread
             else self.teams * (5 * _even(d) + _even((d + 1) // 2) + sums),
-            "logdet_values": 0 if alone else self.teams * (2 * vector + sums),
+            "logdet_values": 0 if single_thread else self.teams * (2 * vector + sums),
         }
         doubles["reduce_and_keep"] = doubles["reduce"]
         doubles["joined_eigenvectors"] = doubles["eigenvectors"]
         doubles["weighted_inverses"] = doubles["logdet_values"]
         return 8 * doubles.get(kernel, 0)
 
-    def stored(self, pairs: int) -> DeviceArray:
-        """Return an empty device array for one matrix per pair; see ``place`` in ``team.cuh``."""
+    def allocate(self, pairs: int) -> DeviceArray:
+        """Empty device array for one matrix per pair; see ``place`` in ``team.cuh``."""
         small = self.d <= 8
         return cp.empty((self.d, self.d, pairs) if small else (pairs, self.d, self.row))
 
@@ -138,15 +138,15 @@ class Layout:
 
 
 def source(part: str) -> str:
-    """Source of a part with all it includes, in one piece: the cache on disk sees no includes."""
-    seen: set[str] = set()
+    """Source of a part with its includes, which the cache of compiled kernels would not follow."""
+    included: set[str] = set()
 
     def expand(name: str) -> str:
-        if name in seen:
+        if name in included:
             return ""
-        seen.add(name)
+        included.add(name)
         text = (_FOLDER / name).read_text(encoding="utf-8").replace("#pragma once\n", "")
-        return re.sub(r'#include "(.*)"\n', lambda found: expand(found[1]), text)
+        return re.sub(r'#include "(.*)"\n', lambda match: expand(match[1]), text)
 
     return expand(f"{part}.cuh")
 
@@ -155,15 +155,15 @@ class Kernels:
     def __init__(self, d: int) -> None:
         self.layout = Layout(d)
         self.layouts = {part: Layout(d, part) for part in _PARTS}
-        self._modules: dict[str, Any] = {}
-        self._functions: dict[str, Any] = {}
+        self._modules: dict[str, Handle] = {}
+        self._functions: dict[str, Handle] = {}
 
     @cached_property
     def multiprocessors(self) -> int:
         """Number of multiprocessors of the device that the kernels were compiled on."""
         return int(cp.cuda.Device().attributes["MultiProcessorCount"])
 
-    def launch(self, kernel: str, grid: tuple[int, ...], threads: int, *arguments: Any) -> None:
+    def launch(self, kernel: str, grid: tuple[int, ...], threads: int, *arguments: object) -> None:
         """Launch a kernel on the current stream; compile it if it is new."""
         if 0 in grid:
             return
@@ -171,11 +171,11 @@ class Kernels:
         shared = self.layouts[PART_OF[kernel]].shared(kernel)
         function(grid, (threads,), arguments, shared_mem=shared)
 
-    def launch_teams(self, kernel: str, rows: int, n_atoms: int, *arguments: Any) -> None:
+    def launch_teams(self, kernel: str, rows: int, n_atoms: int, *arguments: object) -> None:
         layout = self.layouts[PART_OF[kernel]]
         self.launch(kernel, (-(-rows // layout.teams), n_atoms), layout.threads, *arguments)
 
-    def _load(self, kernel: str) -> DeviceArray:
+    def _load(self, kernel: str) -> Handle:
         part = PART_OF[kernel]
         layout = self.layouts[part]
         if part not in self._modules:
@@ -187,7 +187,7 @@ class Kernels:
         return function
 
     def shared(self) -> int:
-        """Bytes of shared memory the most demanding kernel needs."""
+        """Largest shared memory of a kernel, in bytes."""
         return max(self.layouts[part].shared(kernel) for kernel, part in PART_OF.items())
 
 
@@ -199,12 +199,12 @@ def _kernels_on(d: int, device: int) -> Kernels:
 @cache
 def _largest_on(device: int) -> int:
     available = cp.cuda.Device(device).attributes["MaxSharedMemoryPerBlockOptin"]
-    fitting = (d for d in range(LARGEST_DIMENSION, 0, -1) if Kernels(d).shared() <= available)
-    return next(fitting)
+    dimensions = (d for d in range(LARGEST_DIMENSION, 0, -1) if Kernels(d).shared() <= available)
+    return next(dimensions)
 
 
 def largest_dimension() -> int:
-    """Largest dimension the current device has shared memory for."""
+    """Largest dimension for which the current device has enough shared memory."""
     return _largest_on(cp.cuda.Device().id)
 
 

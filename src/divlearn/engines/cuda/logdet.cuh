@@ -82,11 +82,11 @@ struct Mixture {
       const double inverse = 1.0 / v[0];
 #pragma unroll
       for (int c = 0; c < C; ++c) {
-        const bool own = team.thread + G * c == k;
-        const double factor = own ? -inverse : column[c][0] * inverse;
+        const bool workspace = team.thread + G * c == k;
+        const double factor = workspace ? -inverse : column[c][0] * inverse;
 #pragma unroll
         for (int i = 1; i < D; ++i)
-          column[c][i - 1] = fma(-v[i], factor, own ? 0.0 : column[c][i]);
+          column[c][i - 1] = fma(-v[i], factor, workspace ? 0.0 : column[c][i]);
         column[c][D - 1] = factor;
       }
     }
@@ -106,8 +106,8 @@ struct TeamPlace {
   }
 };
 
-INLINE double* team_shared(double* alone) {
-  return G == 1 ? alone : shared + threadIdx.x / G * Mixture::SHARED;
+INLINE double* team_shared(double* local) {
+  return G == 1 ? local : shared + threadIdx.x / G * Mixture::SHARED;
 }
 
 // D = [logdet N - alpha logdet X - beta logdet B]/(alpha beta). It subtracts log-determinants: its
@@ -121,10 +121,10 @@ logdet_values(const double* matrices, const double* atoms, const double* data_ex
               int* length, i64 rows) {
   constexpr double SPREAD_LIMIT = 1e6, SMALLEST_RESULT = 0.005, EXPONENT_LIMIT = 400.0;
   const TeamPlace at(rows);
-  double alone[G == 1 ? 2 * PIVOT_ROW : 1];
+  double local[G == 1 ? 2 * PIVOT_ROW : 1];
   Team team;
   team.thread = threadIdx.x % G;
-  Mixture mixture = {team, team_shared(alone)};
+  Mixture mixture = {team, team_shared(local)};
   team.sums = mixture.vector + 2 * PIVOT_ROW;
   const double alpha = alphas[at.atom], beta = betas[at.atom];
   const double unit = atom_exponents[at.atom], exponent = data_exponents[at.row] - unit;
@@ -137,10 +137,11 @@ logdet_values(const double* matrices, const double* atoms, const double* data_ex
   mixture.run<0>(pivots);
 #pragma unroll
   for (int c = 0; c < C; ++c) logs += log(pivots[c]);
-  team.give<0>(logs);
+  team.start_sum<0>(logs);
   team.sync();
   if (team.thread || !at.active) return;
-  const double logdet = team.take<0>() - alpha * data_logdets[at.row] - beta * atom_logdets[at.atom];
+  const double logdet =
+      team.read_sum<0>() - alpha * data_logdets[at.row] - beta * atom_logdets[at.atom];
   const double scaled = logdet - exponent * (alpha * D * LN2);
   out[at.row * row_stride + at.atom] = scaled / (alpha * beta);
   if (!(in_range && scaled > SMALLEST_RESULT * D &&
@@ -154,10 +155,10 @@ weighted_inverses(const double* matrices, const double* atoms, const double* ato
                   const double* alphas, const double* betas, const double* cotangent,
                   i64 row_stride, double* stored, i64 rows) {
   const TeamPlace at(rows);
-  double alone[G == 1 ? 2 * PIVOT_ROW : 1];
+  double local[G == 1 ? 2 * PIVOT_ROW : 1];
   Team team;
   team.thread = threadIdx.x % G;
-  Mixture mixture = {team, team_shared(alone)};
+  Mixture mixture = {team, team_shared(local)};
   const double scale = power_of_two(-atom_exponents[at.atom]);
   mixture.load(matrices + at.row * D * D, atoms + at.atom * D * D, alphas[at.atom] * scale,
                betas[at.atom] * scale);

@@ -1,12 +1,12 @@
-// Matrices as the kernels take them: scaled by a power of two, factored; atoms inverted too.
+// Matrices in the form of the kernels: scaled by a power of two, factored; atoms also inverted.
 #pragma once
 #include "fragments.cuh"
 
-constexpr int PREPARERS = D <= 32 ? 32 : 128;  // threads that prepare one matrix
+constexpr int MATRIX_THREADS = D <= 32 ? 32 : 128;  // threads that prepare one matrix
 constexpr int FACTOR_ROW = D | 1;              // odd: columns then lie in different banks
 
-INLINE void sync_preparers() {
-  if constexpr (PREPARERS > 32) __syncthreads();
+INLINE void sync_threads() {
+  if constexpr (MATRIX_THREADS > 32) __syncthreads();
   else __syncwarp();
 }
 
@@ -18,30 +18,30 @@ INLINE bool factor_shared(const double* matrix, double* L, double* exponent, dou
   double most = -5000.0, least = 5000.0;
   for (int i = 0; i < D; ++i) {
     const double entry = matrix[i * D + i];
-    if (!(entry > 0.0)) return false;  // all threads see the same
+    if (!(entry > 0.0)) return false;  // the same for all threads
     int power;
     frexp(entry, &power);
     most = fmax(most, (double)power);
     least = fmin(least, (double)power);
   }
   *exponent = floor((most + least) * 0.5);
-  for (int at = thread; at < D * D; at += PREPARERS)
+  for (int at = thread; at < D * D; at += MATRIX_THREADS)
     L[at / D * FACTOR_ROW + at % D] = ldexp(matrix[at], -(int)*exponent);
-  sync_preparers();
+  sync_threads();
   double largest = 0.0, smallest = 1e300, sum = 0.0;
   for (int k = 0; k < D; ++k) {
     const double square = L[k * FACTOR_ROW + k];
     if (!(square > 0.0)) return false;
     const double pivot = sqrt(square), inverse = 1.0 / pivot;
-    sync_preparers();
-    for (int i = k + thread; i < D; i += PREPARERS)
+    sync_threads();
+    for (int i = k + thread; i < D; i += MATRIX_THREADS)
       L[i * FACTOR_ROW + k] = i == k ? pivot : L[i * FACTOR_ROW + k] * inverse;
-    sync_preparers();
-    for (int i = k + 1 + thread; i < D; i += PREPARERS) {
+    sync_threads();
+    for (int i = k + 1 + thread; i < D; i += MATRIX_THREADS) {
       const double entry = L[i * FACTOR_ROW + k];
       for (int j = k + 1; j <= i; ++j) L[i * FACTOR_ROW + j] -= entry * L[j * FACTOR_ROW + k];
     }
-    sync_preparers();
+    sync_threads();
     largest = fmax(largest, pivot);
     smallest = fmin(smallest, pivot);
     sum += log(pivot);
@@ -53,7 +53,7 @@ INLINE bool factor_shared(const double* matrix, double* L, double* exponent, dou
 
 // K with K L = I, row by row: the residual is small on the side that multiplies the data.
 INLINE void invert_factor(const double* L, double* K) {
-  for (int i = threadIdx.x; i < D; i += PREPARERS) {
+  for (int i = threadIdx.x; i < D; i += MATRIX_THREADS) {
     double* row = K + i * FACTOR_ROW;
     for (int j = 0; j < D; ++j) row[j] = j == i ? 1.0 : 0.0;
     for (int j = i; j >= 0; --j) {
@@ -61,7 +61,7 @@ INLINE void invert_factor(const double* L, double* K) {
       for (int k = 0; k < j; ++k) row[k] -= row[j] * L[j * FACTOR_ROW + k];
     }
   }
-  sync_preparers();
+  sync_threads();
 }
 
 INLINE void report_failure(i64 index, i64* failed) {
@@ -69,7 +69,7 @@ INLINE void report_failure(i64 index, i64* failed) {
 }
 
 // One block per matrix. failed: the first matrix without a factor, if any.
-extern "C" __global__ void __launch_bounds__(PREPARERS)
+extern "C" __global__ void __launch_bounds__(MATRIX_THREADS)
 prepare_data(const double* matrices, double* factors, double* exponents, double* logdets,
              double* spreads, i64* failed, i64 count) {
   const i64 index = blockIdx.x;
@@ -80,12 +80,12 @@ prepare_data(const double* matrices, double* factors, double* exponents, double*
   }
   const double* L = shared;
   if constexpr (SMALL) {
-    for (int at = threadIdx.x; at < D * D; at += PREPARERS) {
+    for (int at = threadIdx.x; at < D * D; at += MATRIX_THREADS) {
       const int i = at / D, j = at % D;
       if (j <= i) factors[(i64)(triangle(i) + j) * count + index] = L[i * FACTOR_ROW + j];
     }
   } else {
-    for (int at = threadIdx.x; at < 64 * TILES * TILES; at += PREPARERS) {
+    for (int at = threadIdx.x; at < 64 * TILES * TILES; at += MATRIX_THREADS) {
       const int i = at / (8 * TILES), j = at % (8 * TILES);
       if (j / 8 <= i / 8)
         factors[index * FACTOR + right_place(i, j)] =
@@ -100,7 +100,7 @@ prepare_data(const double* matrices, double* factors, double* exponents, double*
 }
 
 // One block per atom; L is read back from global memory, where two triangles would not fit.
-extern "C" __global__ void __launch_bounds__(PREPARERS)
+extern "C" __global__ void __launch_bounds__(MATRIX_THREADS)
 prepare_atoms(const double* matrices, double* whiteners, double* factors, double* exponents,
               double* logdets, double* spreads, i64* failed) {
   const i64 index = blockIdx.x;
@@ -110,16 +110,16 @@ prepare_atoms(const double* matrices, double* whiteners, double* factors, double
     return;
   }
   double *K = shared, *L = whiteners + index * D * FACTOR_ROW;
-  for (int at = threadIdx.x; at < D * FACTOR_ROW; at += PREPARERS) L[at] = shared[at];
-  sync_preparers();
+  for (int at = threadIdx.x; at < D * FACTOR_ROW; at += MATRIX_THREADS) L[at] = shared[at];
+  sync_threads();
   invert_factor(L, K);
-  for (int at = threadIdx.x; at < 64 * TILES * TILES; at += PREPARERS) {
+  for (int at = threadIdx.x; at < 64 * TILES * TILES; at += MATRIX_THREADS) {
     const int i = at / (8 * TILES), j = at % (8 * TILES);
     if (SMALL ? i < D && j <= i : j / 8 <= i / 8)
       factors[index * FACTOR + (SMALL ? triangle(i) + j : left_place(i, j))] =
           i < D && j <= i ? K[i * FACTOR_ROW + j] : 0.0;
   }
-  for (int at = threadIdx.x; at < D * FACTOR_ROW; at += PREPARERS)
+  for (int at = threadIdx.x; at < D * FACTOR_ROW; at += MATRIX_THREADS)
     L[at] = at % FACTOR_ROW <= at / FACTOR_ROW ? K[at] : 0.0;
   if (threadIdx.x == 0) {
     exponents[index] = exponent;
@@ -136,16 +136,16 @@ INLINE double inherited_error(const double* matrix, double exponent, const doubl
   double *y = work, *image = work + D, *solution = work + 2 * D;
   const auto variance = [&](int i) { return ldexp(matrix[i * D + i], -(int)exponent); };
   const auto multiply = [&] {  // image = K y
-    sync_preparers();
-    for (int i = threadIdx.x; i < D; i += PREPARERS) {
+    sync_threads();
+    for (int i = threadIdx.x; i < D; i += MATRIX_THREADS) {
       image[i] = 0.0;
       for (int j = 0; j <= i; ++j) image[i] = fma(K[i * FACTOR_ROW + j], y[j], image[i]);
     }
-    sync_preparers();
+    sync_threads();
   };
-  for (int i = threadIdx.x; i < D; i += PREPARERS) y[i] = variance(i) * K[i * FACTOR_ROW + i];
+  for (int i = threadIdx.x; i < D; i += MATRIX_THREADS) y[i] = variance(i) * K[i * FACTOR_ROW + i];
   multiply();
-  for (int i = threadIdx.x; i < D; i += PREPARERS) {
+  for (int i = threadIdx.x; i < D; i += MATRIX_THREADS) {
     double sum = 0.0;
     for (int k = i; k < D; ++k) sum = fma(K[k * FACTOR_ROW + i], image[k], sum);
     solution[i] = sum;
@@ -163,7 +163,7 @@ INLINE double inherited_error(const double* matrix, double exponent, const doubl
 // Factors of the inverses of pencils: J A^-1 J = M M^T with M = (J L_B^T J)(J L_X^-T J), J the
 // reversed identity, is a product of lower triangles as A is. Of atoms the left one is formed, of
 // data the right one. Blocks take matrices in turn; scratch holds D * FACTOR_ROW doubles for each.
-extern "C" __global__ void __launch_bounds__(PREPARERS)
+extern "C" __global__ void __launch_bounds__(MATRIX_THREADS)
 prepare_inverses(const double* matrices, double* scratch, double* factors, double* errors,
                  i64 count, int of_atoms) {
   double *K = shared, *L = scratch + (i64)blockIdx.x * D * FACTOR_ROW;
@@ -171,13 +171,13 @@ prepare_inverses(const double* matrices, double* scratch, double* factors, doubl
     const double* matrix = matrices + index * D * D;
     double exponent, logdet, spread;
     factor_shared(matrix, shared, &exponent, &logdet, &spread);  // which has worked before
-    for (int at = threadIdx.x; at < D * FACTOR_ROW; at += PREPARERS) L[at] = shared[at];
-    sync_preparers();
+    for (int at = threadIdx.x; at < D * FACTOR_ROW; at += MATRIX_THREADS) L[at] = shared[at];
+    sync_threads();
     invert_factor(L, K);
     const double error = inherited_error(matrix, exponent, K, shared + D * FACTOR_ROW);
     if (threadIdx.x == 0) errors[index] = error;
     const double* source = of_atoms ? L : K;
-    for (int at = threadIdx.x; at < 64 * TILES * TILES; at += PREPARERS) {
+    for (int at = threadIdx.x; at < 64 * TILES * TILES; at += MATRIX_THREADS) {
       const int i = at / (8 * TILES), j = at % (8 * TILES);
       if (SMALL ? i >= D || j > i : j / 8 > i / 8) continue;
       const double entry =
@@ -186,6 +186,6 @@ prepare_inverses(const double* matrices, double* scratch, double* factors, doubl
       else if (SMALL) factors[index * FACTOR + triangle(i) + j] = entry;
       else factors[index * FACTOR + (of_atoms ? left_place(i, j) : right_place(i, j))] = entry;
     }
-    sync_preparers();
+    sync_threads();
   }
 }

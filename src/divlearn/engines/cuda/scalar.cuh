@@ -1,4 +1,4 @@
-// f(t; alpha, beta) of divlearn.spectral for alpha, beta >= 0: the same recipe, the same names, plus
+// f(t; alpha, beta) of divlearn.spectral for alpha, beta >= 0: the same rules and names, and
 // a cheaper form of the sum over a spectrum for parameters and data that allow it.
 #pragma once
 #include "team.cuh"
@@ -75,7 +75,7 @@ INLINE double log_mean_slope(double z) {
   return (1.0 / (1.0 + z) - log1p(z) / z) / z;
 }
 
-// Canonical arguments, t, alpha, beta >= 0, and what every rule derives from them.
+// Canonical arguments, t, alpha, beta >= 0, and quantities that all rules use.
 struct Canonical {
   double t, alpha, beta, theta, a, b, s, decay;  // s = theta t, decay = e^-s
 
@@ -99,8 +99,8 @@ INLINE Scalar decaying(const Canonical& x, bool with_parameters) {
   if (!with_parameters) return out;
   const double gap = 1.0 / (1.0 + w);
   out.f_alpha = ((1.0 - (1.0 + x.s) * x.decay) * gap * scale * scale - out.f) * inverse;
-  const double bend = drop * drop * remainder - x.decay * (x.s - 1.0 + x.decay) * gap;
-  out.f_beta = bend * scale * scale * inverse;
+  const double rate = drop * drop * remainder - x.decay * (x.s - 1.0 + x.decay) * gap;
+  out.f_beta = rate * scale * scale * inverse;
   return out;
 }
 
@@ -111,8 +111,8 @@ INLINE Scalar growing(const Canonical& x, double log_mixture, bool with_paramete
   out.f = gain * inverse;
   if (!with_parameters) return out;
   const double share = exp(-x.s - log_mixture), rest = 1.0 - x.b * share;
-  const double bend = rest * (1.0 - (1.0 + x.s) * x.decay) / x.theta;
-  out.f_alpha = (bend - gain) * inverse * inverse;
+  const double rate = rest * (1.0 - (1.0 + x.s) * x.decay) / x.theta;
+  out.f_alpha = (rate - gain) * inverse * inverse;
   const double spread = x.b * (x.beta * x.t * share + rest * (1.0 - x.decay));
   out.f_beta = -(log_mixture + spread) * inverse / x.beta / x.beta;
   return out;
@@ -127,11 +127,11 @@ INLINE Scalar moderate(const Canonical& x, bool with_parameters) {
   Scalar out = {};
   out.f = t * (t * m * (z == 0.0 ? 1.0 : log1p(z) / z));
   if (!with_parameters) return out;
-  const double bend = m * log_mean_slope(z), inverse = 1.0 / (1.0 + z);
+  const double rate = m * log_mean_slope(z), inverse = 1.0 / (1.0 + z);
   const double third = x.b * tau(q, chi_q) + x.a * tau(-p, chi_p);
-  const double along_p = q * m * bend - (x.a * kappa(-p, chi_p) + x.b * third) * inverse;
+  const double along_p = q * m * rate - (x.a * kappa(-p, chi_p) + x.b * third) * inverse;
   double along_q = (x.b * kappa(q, chi_q) + (x.a == 0.0 ? 0.0 : x.a * third)) * inverse;
-  if (weighted != 0.0) along_q += weighted * bend;
+  if (weighted != 0.0) along_q += weighted * rate;
   out.f_alpha = t * (t * (t * along_p));
   out.f_beta = t * (t * (t * along_q));
   return out;

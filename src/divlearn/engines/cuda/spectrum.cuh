@@ -1,8 +1,8 @@
-// Spectra of pairs as the threads that use them see them.
+// Spectra of pairs.
 #pragma once
 #include "state.cuh"
 
-// The log-eigenvalues of a pair. A spectrum is read again where it is needed again.
+// The log-eigenvalues of a pair, read from memory at every use.
 struct Spectrum {
   const double* values;  // of this pair, `pairs` apart
   i64 pairs;

@@ -1,12 +1,12 @@
-// What became of the pairs, and those that wait for another route.
+// States of pairs, and lists of those that need another route.
 #pragma once
 #include "team.cuh"
 
-// What became of a pair: its `values` are eigenvalues of T 2^-exponent; or they are logarithms of
-// eigenvalues from the accurate route; or there are none.
+// State of the `values` of a pair: eigenvalues of T 2^-exponent; logarithms of eigenvalues, from
+// the accurate route; or none.
 enum State : unsigned char { DIRECT = 0, ACCURATE = 1, FAILED = 2 };
 
-// Pairs that wait for another route, in no order.
+// Appends a pair to the list of those that need another route; the order of the list varies.
 INLINE void append(i64 pair, i64* list, int* length) { list[atomicAdd(length, 1)] = pair; }
 
 // log(value 2^exponent), exact in the power of two wherever that stays a normal number.

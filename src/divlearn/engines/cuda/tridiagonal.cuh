@@ -31,14 +31,14 @@ struct Reduction {
       if (j > k) vector[j - k] = x[c];
       if (j == D - 1) vector[live] = 0.0;
     }
-    team.give<0>(square);
+    team.start_sum<0>(square);
     team.sync();
-    square = team.take<0>();
+    square = team.read_sum<0>();
     const double first = vector[1], whole = fma(first, first, square);
     double image = whole * reciprocal_root(whole);
     if (first > 0.0) image = -image;  // the sign that does not cancel
     double head = first - image, scale = reciprocal_root(0.5 * fma(head, head, square));
-    if (!(square > 1e-290)) {  // nothing to reflect
+    if (!(square > 1e-290)) {  // the column is tridiagonal already
       scale = 0.0;
       image = first;
       head = 0.0;
@@ -76,9 +76,9 @@ struct Reduction {
         off_diagonal[k * pairs + pair] = image;
       }
     }
-    team.give<1>(along);
+    team.start_sum<1>(along);
     team.sync();
-    along = team.take<1>();
+    along = team.read_sum<1>();
     double a[C];
 #pragma unroll
     for (int c = PHASE; c < C; ++c) a[c] = fma(-along, u[c], p[c]);
@@ -123,31 +123,31 @@ struct Reduction {
   }
 };
 
-// pair = atom * rows + row. stored: whitened matrices to begin with where D > 32;
-// the reflectors, one per row, at the end where they are wanted.
+// pair = atom * rows + row. stored: whitened matrices before, where D > 32; if KEEP, the reflectors
+// after, one per row.
 template <bool KEEP>
 INLINE void reduce_pairs(const double* whiteners, const double* factors, double* stored,
                          double* diagonal, double* off_diagonal, i64 count, i64 rows) {
   constexpr bool FUSED = D <= 32 && !SMALL;
-  constexpr int MATRIX = FUSED ? D * ROW : 0, OWN = MATRIX + Reduction::SHARED;
+  constexpr int MATRIX = FUSED ? D * ROW : 0, WORKSPACE = MATRIX + Reduction::SHARED;
   const int team_index = threadIdx.x / G;
   const i64 first = (i64)blockIdx.x * TEAMS, atom = blockIdx.y;
   i64 row = first + team_index;
   const bool active = row < rows;
   if (!active) row = rows - 1;
   const i64 pair = atom * rows + row;
-  double* own = shared + team_index * OWN;
+  double* workspace = shared + team_index * WORKSPACE;
   double column[C][D];
   const LeftFactor left = {whiteners + atom * FACTOR};
   if constexpr (SMALL) {
-    whiten_alone(left, RightFactor{factors, count, row}, column);
+    whiten_by_thread(left, RightFactor{factors, count, row}, column);
   } else if constexpr (FUSED) {
-    constexpr int SHARE = TEAMS / 4;  // matrices per warp
+    constexpr int WARP_MATRICES = TEAMS / 4;  // matrices per warp
     const int warp = threadIdx.x / 32;
 #pragma unroll 1
-    for (int i = warp * SHARE; i < (warp + 1) * SHARE; ++i) {
+    for (int i = warp * WARP_MATRICES; i < (warp + 1) * WARP_MATRICES; ++i) {
       const i64 here = first + i < rows ? first + i : rows - 1;
-      whiten_tiles(left, RightFactor{factors, count, here}, nullptr, shared + i * OWN, ROW);
+      whiten_tiles(left, RightFactor{factors, count, here}, nullptr, shared + i * WORKSPACE, ROW);
     }
     __syncwarp();
 #pragma unroll
@@ -155,7 +155,7 @@ INLINE void reduce_pairs(const double* whiteners, const double* factors, double*
 #pragma unroll
       for (int i = 0; i < D; ++i) {
         const int j = threadIdx.x % G + G * c;
-        column[c][i] = j < D ? own[i * ROW + j] : 0.0;
+        column[c][i] = j < D ? workspace[i * ROW + j] : 0.0;
       }
   } else {
 #pragma unroll
@@ -166,10 +166,10 @@ INLINE void reduce_pairs(const double* whiteners, const double* factors, double*
         column[c][i] = j < D ? stored[place(pair, 0, i, j)] : 0.0;
       }
   }
-  double alone[G == 1 ? VECTOR : 1];
-  double2 alone_updates[G == 1 ? VECTOR : 1];
-  double* vector = G == 1 ? alone : own + MATRIX;
-  double2* updates = G == 1 ? alone_updates : (double2*)(vector + VECTOR);
+  double local[G == 1 ? VECTOR : 1];
+  double2 local_updates[G == 1 ? VECTOR : 1];
+  double* vector = G == 1 ? local : workspace + MATRIX;
+  double2* updates = G == 1 ? local_updates : (double2*)(vector + VECTOR);
   Team team;
   team.sums = (double*)(updates + VECTOR);
   team.thread = threadIdx.x % G;

@@ -4,7 +4,7 @@
 #include "scalar.cuh"
 #include "spectrum.cuh"
 
-// Derivatives beyond the range of floating-point numbers: sums of infinities would be NaN.
+// Keeps derivatives in range: sums of infinities would be NaN.
 INLINE double saturate(double x) { return fmin(fmax(x, -1e300), 1e300); }
 
 // Sums over a spectrum; the slopes f_t are kept one by one.
@@ -32,19 +32,20 @@ extern "C" __global__ void __launch_bounds__(128)
 weigh(const double* values, const double* exponents, const unsigned char* states,
       const double* data_exponents, const double* atom_exponents, const double* alpha,
       const double* beta, const double* cotangent, double* weights, double* alpha_shares,
-      double* beta_shares, double* out, const Range* ranges, double* references, int m, i64 row_stride, i64 rows, i64 pairs) {
+      double* beta_shares, double* out, const Range* ranges, double* references, int m,
+      i64 row_stride, i64 rows, i64 pairs) {
   const PairIndex at = pair_of_thread(nullptr, nullptr, rows, pairs);
   if (at.pair < 0) return;
   const Spectrum t =
       spectrum_of(values, exponents, states, data_exponents, atom_exponents, at, pairs);
-  const bool known = states[at.pair] != FAILED;
+  const bool valid = states[at.pair] != FAILED;
   for (int k = 0; k < m; ++k) {
     const i64 place = at.row * row_stride + at.atom * m + k;
     const Point point(alpha[at.atom * m + k], beta[at.atom * m + k]);
-    const double c = known ? cotangent[place] : 0.0;
+    const double c = valid ? cotangent[place] : 0.0;
     double slopes[D], extent;
     Scalar sum = {};
-    if (c != 0.0 || (known && out)) {
+    if (c != 0.0 || (valid && out)) {
       bool quick = point.product > 0.0;
       if (quick) {
         const auto quickly = [&](double x) { return evaluate_quickly(x, point); };
@@ -57,7 +58,7 @@ weigh(const double* values, const double* exponents, const unsigned char* states
         sum = add_up(t, carefully, slopes, &extent);
       }
     }
-    // No weight, no share: 0 * inf must not spoil a sum.
+    // Without a weight there is no share: 0 * inf would be NaN.
     for (int i = 0; i < D; ++i) {
       const double before = k ? weights[i * pairs + at.pair] : 0.0;
       weights[i * pairs + at.pair] = before + (c != 0.0 ? c * slopes[i] : 0.0);
@@ -70,7 +71,7 @@ weigh(const double* values, const double* exponents, const unsigned char* states
   }
   if (!ranges) return;
   const Range range = ranges[at.pair];
-  const bool run = range.found && range.end > range.first;
+  const bool run = range.joined && range.end > range.first;
   const double reference = run ? weights[range.first * pairs + at.pair] : 0.0;
   for (int i = 0; run && i < D; ++i) {
     double& weight = weights[i * pairs + at.pair];

@@ -2,8 +2,8 @@
 #pragma once
 #include "fragments.cuh"
 
-// By a thread alone.
-INLINE void whiten_alone(const LeftFactor& left, const RightFactor& right, double (&M)[C][D]) {
+// By a single thread.
+INLINE void whiten_by_thread(const LeftFactor& left, const RightFactor& right, double (&M)[C][D]) {
   if constexpr (SMALL) {
     double rows[D][D];  // of G
 #pragma unroll
@@ -41,25 +41,23 @@ INLINE void write_tile(double* M, int stride, int top, int left, double2 tile) {
   if (y < D && x + 1 < D) M[y * stride + x + 1] = M[(x + 1) * stride + y] = tile.y;
 }
 
-// The same where entries must be written in runs: the mirror image is formed in `turned`.
-constexpr int TURNED = 8 * 9;
-
+// The same where entries must be written in runs; `transposed`, 72 doubles, holds the mirror image.
 INLINE void write_tile_and_transpose(double* M, int stride, int top, int left, double2 tile,
-                                     double* turned) {
+                                     double* transposed) {
   const int lane = threadIdx.x & 31, y = lane / 4, x = 2 * (lane & 3);
   __syncwarp();
-  turned[y * 9 + x] = tile.x;
-  turned[y * 9 + x + 1] = tile.y;
+  transposed[y * 9 + x] = tile.x;
+  transposed[y * 9 + x + 1] = tile.y;
   __syncwarp();
   // Rows are padded to ROW, a multiple of four: pairs never leave them.
   if (top + y < D && left + x < ROW) *(double2*)(M + (top + y) * stride + left + x) = tile;
   if (left + y < D && top + x < ROW)
     *(double2*)(M + (left + y) * stride + top + x) =
-        make_double2(turned[x * 9 + y], turned[(x + 1) * 9 + y]);
+        make_double2(transposed[x * 9 + y], transposed[(x + 1) * 9 + y]);
 }
 
 // By a warp, on the tensor cores: rows of tiles one after the other. The fragments of G that a
-// product leaves behind serve as both factors of the next, which sums over columns in any order.
+// product returns are both factors of the next, which sums over columns in any order.
 // Few fragments stay in registers, many go to shared memory.
 constexpr int FRAGMENTS = triangle(TILES) * 32;
 
@@ -69,7 +67,7 @@ INLINE void whiten_tiles(const LeftFactor& left, const RightFactor& right, doubl
   constexpr int STEP = FEW ? 1 : 32;
   const int lane = threadIdx.x & 31;
   double2 registers[FEW ? triangle(TILES) : 1];
-  double2* mine = FEW ? registers : fragments + lane;  // a lane reads what it wrote itself
+  double2* own_fragments = FEW ? registers : fragments + lane;  // a lane reads what it wrote itself
 #pragma unroll(FEW ? TILES : 1)
   for (int r = 0; r < TILES; ++r) {
     double2 row[TILES];  // of G
@@ -88,14 +86,14 @@ INLINE void whiten_tiles(const LeftFactor& left, const RightFactor& right, doubl
     }
 #pragma unroll
     for (int j = 0; j < TILES; ++j)
-      if (j <= r) mine[(triangle(r) + j) * STEP] = row[j];
+      if (j <= r) own_fragments[(triangle(r) + j) * STEP] = row[j];
 #pragma unroll(FEW ? TILES : 1)
     for (int j = 0; j <= r; ++j) {
       double2 sum = make_double2(0.0, 0.0), other = sum;  // two chains hide the latency better
 #pragma unroll
       for (int s = 0; s < TILES; ++s) {
         if (s > j) continue;
-        const double2 b = mine[(triangle(j) + s) * STEP];
+        const double2 b = own_fragments[(triangle(j) + s) * STEP];
         multiply_add_tile(sum, row[s].x, b.x);
         multiply_add_tile(other, row[s].y, b.y);
       }

@@ -1,0 +1,92 @@
+"""What predictions prepare once: never that of other training data, and not part of the model."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from divlearn import DivergenceKNN
+from divlearn.datasets import make_wishart_clusters
+from divlearn.engines.native import NativeEngine
+from divlearn.fitting import prepared
+from divlearn.kernels import DivergenceKernel
+from divlearn.nearest import NearestClassifier
+
+X, Y = make_wishart_clusters(3, 40, 3, separation=2, random_state=0)
+NEW, X, Y = X[1::6], X[::2], Y[::2]
+MODELS = {
+    "kernel": (DivergenceKernel("airm", scale=1.0), "transform"),
+    "embedded": (DivergenceKernel("log-euclidean", scale=1.0), "transform"),
+    "neighbours": (DivergenceKNN(5, (0.2, 0.7), "distance"), "predict_proba"),
+    "nearest": (NearestClassifier(random_state=0), "predict_proba"),
+}
+
+
+@pytest.fixture(params=MODELS)
+def case(request):
+    """An estimator, and a function to its results for matrices one by one."""
+    model, method = MODELS[request.param]
+    predict = lambda model: np.concatenate([getattr(model, method)(one[None]) for one in NEW])  # noqa: E731
+    return clone(model), predict
+
+
+def test_a_refit_replaces_it(case):
+    model, predict = case
+    predict(model.fit(X, Y))
+    scaled = 3 * X[1::2] + 0.1 * np.eye(3)
+    again = predict(model.fit(scaled, Y[1::2]))
+    np.testing.assert_array_equal(again, predict(clone(model).fit(scaled, Y[1::2])))
+
+
+def test_all_engines_have_their_own(case):
+    model, predict = case
+    results = [predict(model.fit(X, Y))]
+    for engine in ("reference", NativeEngine(instruction_set="baseline"), "auto"):
+        results.append(predict(model.set_params(engine=engine)))
+    for other in results[1:]:
+        np.testing.assert_allclose(other, results[0], rtol=1e-9)
+
+
+def test_one_matrix_is_as_good_as_many(case):
+    model, predict = case
+    together = lambda model: np.concatenate([predict(model)] * 2)  # noqa: E731
+    found = together(model.fit(X, Y))
+    method = "predict_proba" if hasattr(model, "predict_proba") else "transform"
+    many = getattr(model, method)(np.concatenate([NEW] * 5))  # more than there are to compare with
+    np.testing.assert_allclose(found, many[: len(found)], rtol=1e-9)
+
+
+def test_it_is_not_part_of_the_model(case):
+    model, predict = case
+    before, state = pickle.dumps(model.fit(X, Y)), dict(vars(model))
+    expected = predict(model)
+    assert vars(model).keys() == state.keys()
+    assert len(pickle.dumps(model)) == len(before)
+    loaded = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(predict(loaded), expected)
+    known = len(prepared._cache)
+    del loaded
+    gc.collect()
+    assert len(prepared._cache) == known - 1
+
+
+def test_threads(case):
+    model, predict = case
+    expected = predict(model.fit(X, Y))
+    fresh = clone(model).fit(X, Y)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(predict, [fresh] * 8):
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_single_and_double_precision_in_turn():
+    kernel = DivergenceKernel("airm", scale=1.0).fit(X.astype(np.float32))
+    expected = DivergenceKernel("airm", scale=1.0).fit(X.astype(np.float32)).transform(NEW[:1])
+    assert kernel.transform(NEW[:1].astype(np.float32)).dtype == np.float32
+    np.testing.assert_array_equal(kernel.transform(NEW[:1]), expected)
+    assert expected.dtype == np.float64
