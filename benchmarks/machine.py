@@ -11,7 +11,7 @@ from typing import Any
 from threadpoolctl import threadpool_info
 
 import divlearn
-from divlearn.engines.native import instruction_sets
+from divlearn.engines.compiled import is_compiled
 
 
 def machine() -> dict[str, Any]:
@@ -32,6 +32,14 @@ def machine() -> dict[str, Any]:
             if info["user_api"] == "blas"
         ),
     }
+
+
+def instruction_sets() -> tuple[str, ...]:
+    if not is_compiled():
+        return ("no compiled engine",)
+    from divlearn.engines import native
+
+    return native.instruction_sets()
 
 
 def cores() -> int:

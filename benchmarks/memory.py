@@ -12,8 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from divlearn.engines.native import NativeEngine
-
 
 def fill(matrices: np.ndarray, seed: int) -> np.ndarray:
     """Wishart matrices, in small parts: making data must not set the peak."""
@@ -27,6 +25,8 @@ def fill(matrices: np.ndarray, seed: int) -> np.ndarray:
 
 
 def main() -> None:
+    from divlearn.engines.native import NativeEngine  # others import this file without it
+
     n_matrices, n_atoms, d = (int(argument) for argument in sys.argv[1:])
     X, atoms = fill(np.empty((n_matrices, d, d)), 0), fill(np.empty((n_atoms, d, d)), 1)
     out = np.full((n_matrices, n_atoms), np.nan)

@@ -158,7 +158,7 @@ def _fitted(capsys):
         ("short.txt", "it has 2 entries in 3 lines, must have one for each of 64 matrices"),
         ("wide.csv", "wide.csv: it has 2 columns, must have one; save the groups alone"),
         ("two.npz", "it holds a (64,) int64, b (64,) int64, must hold one array"),
-        ("latin.txt", "latin.txt: the file is damaged (UnicodeDecodeError"),
+        ("latin.txt", "latin.txt: byte 0 is not UTF-8; save it as text in UTF-8"),
         ("objects.npy", "objects are never unpickled"),
         ("model.npz", "must hold one array"),
     ],

@@ -8,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from conftest import make_engine
+from engine_problems import has_native
 from sklearn.base import clone
 
 from divlearn import DivergenceKNN
 from divlearn.datasets import make_wishart_clusters
-from divlearn.engines.native import NativeEngine
 from divlearn.fitting import prepared
 from divlearn.kernels import DivergenceKernel
 from divlearn.nearest import NearestClassifier
@@ -46,7 +47,8 @@ def test_a_refit_replaces_it(case):
 def test_all_engines_have_their_own(case):
     model, predict = case
     results = [predict(model.fit(X, Y))]
-    for engine in ("reference", NativeEngine(instruction_set="baseline"), "auto"):
+    compiled = [make_engine("native-baseline")] if has_native else []
+    for engine in ("reference", *compiled, "auto"):
         results.append(predict(model.set_params(engine=engine)))
     for other in results[1:]:
         np.testing.assert_allclose(other, results[0], rtol=1e-9)

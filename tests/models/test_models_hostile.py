@@ -176,8 +176,8 @@ HOSTILE = {
         "damaged",
     ),
     "records of an engine": (
-        set_state(init=make("divlearn.engines.native.NativeData")),
-        "NativeData', which is not trusted",
+        set_state(init=make("divlearn.engines.data.Prepared")),
+        "Prepared', which is not trusted",
     ),
     "another generator": (set_state(init={"generator": [{"dict": []}]}), "damaged"),
     "a call inside": (
