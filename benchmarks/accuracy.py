@@ -24,7 +24,7 @@ import numpy as np
 from accuracy_data import EEG, SOURCES, Problem, load, make_problem
 from accuracy_methods import BASELINES, METHODS, OURS, evaluate
 from accuracy_results import Cell
-from accuracy_summary import eeg_report, readme, report
+from accuracy_summary import eeg_report, report
 from joblib import Parallel, delayed
 from machine import machine, machine_line, write_between_markers
 from timing import limit_threads
@@ -72,7 +72,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="tiny parts of the data, not saved")
     parser.add_argument("--summary", action="store_true", help="compute nothing")
     parser.add_argument("--json", type=Path, default=RESULTS, help="default: %(default)s")
-    parser.add_argument("--docs", type=Path, help="folder of accuracy.md and eeg.md, beside README.md, to fill")
+    parser.add_argument("--docs", type=Path, help="folder of accuracy.md and eeg.md, to fill")
     parser.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
     parser.add_argument("--pack", type=Path, help="write all data into this folder, and end")
     parser.add_argument("--packed", type=Path, help="folder of data that --pack has written")
@@ -181,9 +181,6 @@ def main() -> None:
         print(make(store.cells, about, targets=True))
         if given.docs:
             write_between_markers(given.docs / page, make(store.cells, about, targets=False))
-    if given.docs:
-        path = given.docs.parent / "README.md"
-        write_between_markers(path, f"\n{readme(store.cells)}\n", "accuracy")
 
 
 if __name__ == "__main__":

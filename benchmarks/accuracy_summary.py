@@ -11,7 +11,6 @@ from accuracy_results import SECONDS, Cell, Estimate, Results, average
 from accuracy_verdicts import eeg_verdicts, lines, verdicts
 
 TIME = "seconds of one thread to fit and predict, mean over splits"
-IN_README = ("nn-airm", "mdm", "ts-lr", "ts-rbf", "mdm-chosen", "iddl", "kernel", "spd")
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -23,8 +22,8 @@ def _titles(results: Results, data: Sequence[str]) -> list[str]:
     return [results.title(name) for name in data]
 
 
-def accuracy_table(results: Results, shown: Sequence[str], *, timed: bool = False) -> list[str]:
-    """Accuracies of some methods; in bold the highest of every column, among all methods."""
+def accuracy_table(results: Results) -> list[str]:
+    """Accuracies; in bold the highest of every column."""
     compared = results.everywhere(results.methods)
     columns: list[dict[str, Estimate]] = [
         {m: results.accuracy(data, m) for m in results.methods if results.of(data, m)}
@@ -36,13 +35,8 @@ def accuracy_table(results: Results, shown: Sequence[str], *, timed: bool = Fals
         headings.append(f"mean of {len(results.data)}")
     rows = [
         [METHODS[method].title, *(_bold_if_best(column, method) for column in columns)]
-        for method in shown
+        for method in results.methods
     ]
-    if timed:
-        headings.append(f"seconds, all {len(results.data)}")
-        for row, method in zip(rows, shown, strict=True):
-            means = [np.mean(results.numbers(SECONDS, name, method)) for name in results.data]
-            row.append(format(sum(means), ".3g"))
     return _table(headings, rows)
 
 
@@ -121,21 +115,12 @@ def member_table(results: Results) -> list[str]:
     return _table(headings, rows) if rows else []
 
 
-def _all_results(cells: Sequence[Cell]) -> Results:
-    return Results(cells, SETS, [name for name in METHODS if not METHODS[name].eeg])
-
-
-def readme(cells: Sequence[Cell]) -> str:
-    """Table of the README: some methods, with seconds added over data sets."""
-    return "\n".join(accuracy_table(_all_results(cells), IN_README, timed=True)[:-1])
-
-
 def report(cells: Sequence[Cell], machine: str, targets: bool) -> str:
     """All tables and sentences on all data sets, in Markdown."""
-    results = _all_results(cells)
+    results = Results(cells, SETS, [name for name in METHODS if not METHODS[name].eeg])
     return "\n".join(
         [
-            *accuracy_table(results, results.methods),
+            *accuracy_table(results),
             *gain_table(results, "spd", BASELINES),
             *gain_table(results, "iddl", ["iddl-start", *SINGLE]),
             *lines(verdicts(results), targets),
@@ -157,7 +142,7 @@ def eeg_report(cells: Sequence[Cell], machine: str, targets: bool) -> str:
         return "Not measured yet."
     return "\n".join(
         [
-            *accuracy_table(results, results.methods),
+            *accuracy_table(results),
             *gain_table(results, "spd", EEG_METHODS[:-1]),
             *gain_table(results, RECENTERED["spd"], recentered[:-1]),
             *lines(eeg_verdicts(results), targets),
