@@ -161,23 +161,28 @@ static void encode_filters(const Data& data, const Filters& filters, const Line&
                            bool (*interrupted)(), double* out) {
   const int d = data.d, p = filters.rank, m = line.count + 1;
   constexpr int RUN = 16;  // filters per task: a group's matrices are read once for all of them
+  const int most = p < 4 ? 4 / p : 1;  // filters whose rows are multiplied at a time
   const int64_t groups = group_count(data.count), runs = (filters.count + RUN - 1) / RUN;
   Interruption interruption(interrupted);
-  for_each_task(groups * runs, threads, (size_t)p * d + m, interruption, [&](int64_t task, Lane* scratch) {
+  const size_t size = (size_t)p * d;
+  for_each_task(groups * runs, threads, most * size + m, interruption, [&](int64_t task, Lane* scratch) {
     const int64_t group = task / runs;
     const int begin = (int)(task % runs) * RUN;
     const int end = begin + RUN < filters.count ? begin + RUN : filters.count;
     const Lane unit = power_of_two(load(data.exponent + group * W));
-    Lane* values = scratch + (size_t)p * d;
-    for (int k = begin; k < end; ++k) {
-      const double* rows = filters.rows + (size_t)k * p * d;
-      Small Y;
-      multiply(rows, group_of(data.matrix, group, d), p, d, scratch);
-      project(rows, scratch, unit, p, d, Y);
-      filter_values(Y, line, p, values);
-      for (int w = 0; w < W && group * W + w < data.count; ++w)
-        for (int j = 0; j < m; ++j)
-          out[((size_t)(group * W + w) * filters.count + k) * m + j] = values[j][w];
+    Lane* values = scratch + most * size;
+    for (int first = begin; first < end; first += most) {
+      const int several = end - first < most ? end - first : most;
+      const double* rows = filters.rows + first * size;
+      multiply(rows, group_of(data.matrix, group, d), several * p, d, scratch);
+      for (int k = 0; k < several; ++k) {
+        Small Y;
+        project(rows + k * size, scratch + k * size, unit, p, d, Y);
+        filter_values(Y, line, p, values);
+        for (int w = 0; w < W && group * W + w < data.count; ++w)
+          for (int j = 0; j < m; ++j)
+            out[((size_t)(group * W + w) * filters.count + first + k) * m + j] = values[j][w];
+      }
     }
   });
 }

@@ -103,6 +103,17 @@ def test_variables_of_other_units_change_nothing(engine):
 
 
 @every_instruction_set
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_values_do_not_depend_on_other_filters(engine, p):
+    X, filters, alpha, beta = problem(n_filters=23, d=9, p=p)
+    data = engine.keep(X)
+    values = to_host(engine.encode_filters(data, filters, alpha, beta))
+    for k in range(len(filters)):
+        alone = engine.encode_filters(data, *(array[k : k + 1] for array in (filters, alpha, beta)))
+        assert_allclose(to_host(alone)[:, 0], values[:, k], rtol=1e-12, atol=1e-14)
+
+
+@every_instruction_set
 def test_threads_change_no_bit(engine_name):
     X, filters, alpha, beta = problem(n=300, n_filters=40)
     cotangent = np.random.default_rng(2).standard_normal((len(X), len(filters), len(LINE) + 1))

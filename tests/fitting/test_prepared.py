@@ -14,6 +14,7 @@ from sklearn.base import clone
 
 from divlearn import DivergenceKNN
 from divlearn.datasets import make_wishart_clusters
+from divlearn.engines import Prepared
 from divlearn.fitting import prepared
 from divlearn.kernels import DivergenceKernel
 from divlearn.nearest import NearestClassifier
@@ -92,3 +93,19 @@ def test_single_and_double_precision_in_turn():
     assert kernel.transform(NEW[:1].astype(np.float32)).dtype == np.float32
     np.testing.assert_array_equal(kernel.transform(NEW[:1]), expected)
     assert expected.dtype == np.float64
+
+
+def test_estimators_share_spectra_to_the_same_matrices_only(monkeypatch):
+    computed, spectra = [], NativeEngine.spectra
+    monkeypatch.setattr(
+        NativeEngine, "spectra", lambda *args: computed.append(args) or spectra(*args)
+    )
+    new, others = Prepared.checked(NEW[:2]), X[1:] + np.eye(3)
+    for matrices in (X, others, X):
+        for divergence in ("airm", (2.0, 0.5)):
+            kernel = DivergenceKernel(divergence, scale=1.0)
+            kernel.fit_checked(matrices)
+            found = kernel.transform_prepared(new)
+            expected = kernel.set_params(engine="reference")(NEW[:2], matrices)
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert len(computed) == 2

@@ -17,7 +17,7 @@ from divlearn.heads.discriminants import RDA
 from divlearn.heads.losses import SoftmaxLoss
 from divlearn.iddl.judging import Candidate
 from divlearn.iddl.learning import Learned, add_discriminants
-from divlearn.iddl.training import Model, sum_scores
+from divlearn.iddl.training import Discriminant, Model, sum_scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +85,25 @@ def test_they_see_what_linear_heads_cannot(spread):
     found = sum_scores(Block(np.arange(300)), joined.models, joined.discriminants)
     expected = by_every_amount(features, codes, features[:300])
     assert sum(np.allclose(2 * found, one) for one in expected) == 1
+
+
+def test_scores_are_a_sum_over_models_and_discriminants():
+    rng, none = np.random.default_rng(0), np.zeros((1, 1))
+    codes = np.arange(400) % 3
+    models, scores = [], []
+    for size in (2, 4, 3):
+        features = rng.standard_normal((400, size)) + codes[:, None]
+        head = rng.standard_normal((3, size)), rng.standard_normal(3)
+        models.append(Known(none[None], none, none, None, None, head, 1, features))
+        scores.append(features @ head[0].T + head[1])
+    expected, discriminants = np.mean(scores, axis=0), []
+    for members, weight in ((np.array([2, 0]), 0.3), (np.array([1]), 0.6)):
+        features = np.concatenate([models[member].features for member in members], axis=1)
+        gaussians = RDA(features, codes, np.ones(400)).learn(0.5, 0.1)
+        expected = expected + weight * gaussians.decide(features)
+        discriminants.append(Discriminant(members, weight, gaussians))
+    found = sum_scores(Block(np.arange(400)), models, discriminants)
+    assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
 
 
 def by_every_amount(features, codes, new):

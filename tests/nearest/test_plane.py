@@ -20,8 +20,9 @@ from sklearn.preprocessing import FunctionTransformer
 from divlearn import get_divergence, plane_map
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import compiled
+from divlearn.engines.plane import _evaluate
 from divlearn.fitting.labelled import check_labelled
-from divlearn.nearest import DivergenceMDM, class_means, plane, search
+from divlearn.nearest import DivergenceMDM, class_means, search
 from divlearn.nearest.plane import CANDIDATES
 
 POINTS = np.array(
@@ -49,7 +50,7 @@ def wishart(n: int = 30, d: int = 6, seed: int = 0):
 
 def evaluate(how: str, t, points):
     if how == "numpy":
-        return plane._evaluate(t.T.copy(), points).T
+        return _evaluate(t.T.copy(), points).T
     if how == "native":
         pytest.skip("the native engine is not installed or switched off")
     values = np.empty((len(t), len(points)))

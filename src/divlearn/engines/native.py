@@ -36,6 +36,7 @@ from divlearn.tolerances import LARGEST_LISTED_SHARE, SMALLEST_TRACE
 _NOTHING = np.empty(0)
 _LOG_2 = float(np.log(2.0))
 _THREAD_OPERATIONS = 1e7  # per thread: some 200 microseconds, well above what waking it costs
+_LOGDET_SHARE = 0.2  # of the time of a spectrum that a log-determinant takes
 _SUM_ENTRIES = 1 << 23  # entries of partial sums a pullback may hold
 _CHUNKS = 16  # partial sums per atom: enough for the threads, whatever their number
 # Groups of lanes in a block, at most, and from a dimension on: `block_size` of native/pullback.hpp.
@@ -119,7 +120,8 @@ class NativeEngine(Engine):
         self, data: NativeData, atoms: NativeAtoms, parameters: Parameters, out: RealArray
     ) -> None:
         routes = value_routes(parameters)
-        routes[routes == "logdet"] = "spectrum"  # the kernels handle alpha + beta = 1
+        if "spectrum" in routes:
+            routes[routes == "logdet"] = "spectrum"  # the same kernel handles alpha + beta = 1
         direct = out.dtype == np.float64 and out.flags.c_contiguous
         for route in sorted(set(routes.tolist())):
             chosen = np.flatnonzero(routes == route)
@@ -136,9 +138,15 @@ class NativeEngine(Engine):
                 out[start : start + step, chosen] = values
 
     def _spectral_encode(
-        self, data: NativeData, atoms: NativeAtoms, parameters: Parameters, out: RealArray
+        self,
+        data: NativeData,
+        atoms: NativeAtoms,
+        parameters: Parameters,
+        out: RealArray,
+        share: float = 1.0,
     ) -> None:
-        failed = self._run(_native.encode, data, atoms, parameters.alpha, parameters.beta, out)
+        point = parameters.alpha, parameters.beta
+        failed = self._run(_native.encode, data, atoms, *point, out, share=share)
         for rows, atom, part in self._failures(data, failed):
             pairs = parameters.select(np.arange(atom.start, atom.stop))
             self._reference._encode(part, atoms.original[atom], pairs, out[rows, atom])
@@ -146,10 +154,14 @@ class NativeEngine(Engine):
     def _encode_route(
         self, route: str, data: NativeData, atoms: NativeAtoms, point: Parameters, out: RealArray
     ) -> None:
+        if route == "logdet":
+            self._spectral_encode(data, atoms, point, out, _LOGDET_SHARE)
+            return
         if route == "spectrum" or not traces_usable(atoms, data.extremes, self.condition_limit):
             self._spectral_encode(data, atoms, point, out)
             return
-        inverse, threads = route == "inverse trace", self._threads(np.inf)
+        inverse = route == "inverse trace"
+        threads = self._threads(data.n_matrices * atoms.packed.size)
         small = _trace_values(data, atoms, out[:, :, 0], inverse=inverse, n_threads=threads)
         if small is None:
             return
@@ -293,11 +305,16 @@ class NativeEngine(Engine):
         return gradient, None, None
 
     def _run(
-        self, kernel: Callable[..., int], data: NativeData, atoms: NativeAtoms, *arrays: DeviceArray
+        self,
+        kernel: Callable[..., int],
+        data: NativeData,
+        atoms: NativeAtoms,
+        *arrays: DeviceArray,
+        share: float = 1.0,
     ) -> NDArray[np.uint8] | None:
         """Call a kernel; return a mask of the (group, atom) where it failed, or None if nowhere."""
         n = len(atoms.original)
-        operations = data.n_matrices * n * _operations(data.d)
+        operations = share * data.n_matrices * n * _operations(data.d)
         failed = np.zeros((-(-data.n_matrices // data.lanes), n), np.uint8)
         inputs = self.instruction_set, data.arrays(), atoms.arrays()
         limits = self.condition_limit, self._threads(operations)

@@ -57,10 +57,14 @@ class Quadratic:
         coordinates = vectors
         if self.axes is not None:
             coordinates = vectors @ to_device_of(self.axes, vectors)
-        squares = coordinates @ to_device_of(self.factors.T, vectors)
-        squares -= to_device_of(self.centres, vectors)
+        return self.linear.decide(coordinates) + self.quadratic_part(coordinates)
+
+    def quadratic_part(self, coordinates: RealArray) -> RealArray:
+        """Return the part of the scores that is not linear."""
+        squares = coordinates @ to_device_of(self.factors.T, coordinates)
+        squares -= to_device_of(self.centres, coordinates)
         squares *= squares
-        return self.linear.decide(coordinates) + 0.5 * self._sum_by_class(squares)
+        return 0.5 * self._sum_by_class(squares)
 
     def _sum_by_class(self, squares: RealArray) -> RealArray:
         """Sum over the rows of every class, to the shape (n_vectors, n_classes)."""

@@ -217,11 +217,6 @@ class Discriminant:
     weight: float  # of its scores in the sum
     gaussians: Quadratic
 
-    def scores(self, features: Sequence[RealArray]) -> RealArray:
-        """Compute scores from the features of all models, on the host."""
-        joint_features = np.concatenate([features[model] for model in self.models], axis=1)
-        return self.weight * to_host(self.gaussians.decide(joint_features))
-
 
 def sum_scores(
     block: Block, models: Sequence[Model], discriminants: Sequence[Discriminant]
@@ -232,10 +227,30 @@ def sum_scores(
         chunks = [np.arange(start, min(start + _CHUNK, n)) for start in range(0, n, _CHUNK)]
         scores = [sum_scores(block.only(rows), models, discriminants) for rows in chunks]
         return np.concatenate(scores)
-    features = _embed_all(block, models)
-    scores = [to_host(scores_of(m.head, phi)) for m, phi in zip(models, features, strict=True)]
-    mean: RealArray = np.mean(scores, axis=0)
-    return mean + sum(discriminant.scores(features) for discriminant in discriminants)
+    features = np.concatenate(_embed_all(block, models), axis=1)
+    head, gaussians = _join(tuple(models), tuple(discriminants))
+    total = scores_of(head, features)
+    for discriminant, columns, quadratic in gaussians:
+        total += discriminant.weight * quadratic.quadratic_part(features[:, to_device_of(columns, features)])
+    return to_host(total)
+
+
+@lru_cache(maxsize=4)
+def _join(
+    models: tuple[Model, ...], discriminants: tuple[Discriminant, ...]
+) -> tuple[Head, list[tuple[Discriminant, Indices, Quadratic]]]:
+    """Sum all linear functions of the features of all models, and list what is not linear."""
+    weights = np.concatenate([model.head[0] for model in models], axis=1) / len(models)
+    bias = np.mean([model.head[1] for model in models], axis=0)
+    owners = np.repeat(np.arange(len(models)), [model.head[0].shape[1] for model in models])
+    gaussians = []
+    for discriminant in discriminants:
+        columns = np.concatenate([np.flatnonzero(owners == i) for i in discriminant.models])
+        quadratic = discriminant.gaussians.compact()
+        weights[:, columns] += discriminant.weight * quadratic.linear.coefficients
+        bias = bias + discriminant.weight * quadratic.linear.offsets
+        gaussians.append((discriminant, columns, quadratic))
+    return (weights, bias), gaussians
 
 
 def _embed_all(block: Block, models: Sequence[Model]) -> list[RealArray]:

@@ -44,6 +44,7 @@ from divlearn.kernels.tables import (
     decay,
     shared_columns,
     shared_kernel,
+    shared_matrices,
     shared_tables,
 )
 from divlearn.threads import side_by_side
@@ -313,7 +314,7 @@ class DivergenceKernelClassifier(MachineClassifier):
         return compact(decide_pairs(machine, kernel))
 
     def _decide_new(self, new: Prepared) -> RealArray:
-        kernel = self.kernel_.transform_checked(new.matrices)
+        kernel = self.kernel_.transform_prepared(new)
         if isinstance(self.svc_, LeastSquares):
             return self.svc_.decide(kernel)
         return decide_pairs(self.svc_, kernel[:, self.svc_.support_])
@@ -333,7 +334,7 @@ class DivergenceKernelClassifier(MachineClassifier):
         self.svc_, _ = self._learner(training, training.whole)(best)
         alpha, beta, scale, _ = dict(best).values()
         self.kernel_ = DivergenceKernel((alpha, beta), scale, engine=training.engine)
-        self.kernel_.fit_checked(training.data.matrices[shared_columns(training)])
+        self.kernel_.fit_checked(shared_matrices(training))
 
     @property
     def coupling_(self) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from divlearn.alpha_beta import check_pair, real_forms
 from divlearn.arrays import RealArray
 from divlearn.checks import check_number
 from divlearn.divergence import ABDivergence, Divergence, DivergenceLike, get_divergence
-from divlearn.engines import Engine, get_engine
+from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.labelled import check_new, check_training
 from divlearn.kernels import tables
@@ -102,12 +102,12 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
 
     def transform(self, X: ArrayLike) -> RealArray:
         """Kernel of new and training matrices, shape (n_matrices, n_training_matrices)."""
-        return self.transform_checked(check_new(self, X, dtype=None))
+        return self.transform_prepared(Prepared.checked(check_new(self, X, dtype=None)))
 
-    def transform_checked(self, matrices: RealArray) -> RealArray:
+    def transform_prepared(self, new: Prepared) -> RealArray:
         """Transform checked matrices."""
         divergence, engine = self._for_checked(self.divergence_), get_engine(self.engine)
-        return decay(training_table(self, divergence, engine, matrices), self.scale_)
+        return decay(training_table(self, divergence, engine, new), self.scale_)
 
     @labelled.fit_method
     def fit_transform(self, X: ArrayLike, y: Any = None) -> RealArray:

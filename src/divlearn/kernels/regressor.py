@@ -34,6 +34,7 @@ from divlearn.kernels.tables import (
     find_copies,
     median_scale,
     shared_columns,
+    shared_matrices,
     shared_table,
     training_table,
 )
@@ -200,7 +201,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
 
     def _fit_model(self, training: NumberedTraining, best: Candidate) -> None:
         self.model_, _ = self._learner(training, training.whole)(best)
-        self.matrices_ = training.data.matrices[shared_columns(training, _MOST)]
+        self.matrices_ = shared_matrices(training, _MOST)
 
     def _decide(
         self, model: tuple[Linear, Candidate], training: NumberedTraining, number: int
@@ -213,7 +214,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
     def _decide_new(self, new: Prepared) -> RealArray:
         divergence, scale, _ = self.best_params_.values()
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-        table = training_table(self, divergence, engine, new.matrices)
+        table = training_table(self, divergence, engine, new)
         return to_host(self.model_.decide(decay(table, scale)))[:, 0]
 
 

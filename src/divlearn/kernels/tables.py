@@ -13,6 +13,7 @@ from divlearn.alpha_beta import nonnegative_point
 from divlearn.arrays import Indices, RealArray
 from divlearn.divergence import ABDivergence, Divergence, EmbeddedMetric
 from divlearn.engines import Engine, Prepared
+from divlearn.engines.plane import evaluate_plane
 from divlearn.fitting.held_out import FoldedData, Memo
 from divlearn.fitting.prepared import prepare_once
 from divlearn.fitting.progress import track
@@ -25,6 +26,7 @@ _ROWS = 1024  # of a block of a table with landmarks
 LARGE = 4000  # matrices, above which tables of all pairs take too long
 _LANDMARKS, _PER_CLASS = 500, 10  # the larger number of both; more gain little accuracy
 _SMALL = 64  # matrices, up to which a table is one block
+_SPECTRUM_ENTRIES = 1 << 22  # of spectra that estimators share
 _LARGEST_TABLE = 2**32  # bytes, of all divergences
 _DIVERGENCES = 6  # with tables for all landmarks: as many as the default grid has
 _KERNELS = 4  # kept at a time, for candidates whose folds are fitted in parallel
@@ -38,26 +40,31 @@ def symmetric_point(alpha: float, beta: float) -> Point:
 
 
 def training_table(
-    estimator: Any, divergence: Divergence, engine: Engine, X: RealArray
+    estimator: Any, divergence: Divergence, engine: Engine, new: Prepared
 ) -> RealArray:
     """Symmetrised divergences of new matrices to ``matrices_`` of a fitted estimator."""
     training = prepare_once(estimator, estimator.matrices_, Prepared.checked)
-    return symmetric_table(divergence, engine, X, training)
+    return _two_tables(divergence, engine, new, training)
 
 
 def symmetric_table(
-    divergence: Divergence, engine: Engine, X: RealArray, Y: RealArray | Prepared | None = None
+    divergence: Divergence, engine: Engine, X: RealArray, Y: RealArray | None = None
 ) -> RealArray:
     """Means of both directions in the textbook form, between checked sets of matrices."""
-    second = Prepared.checked(Y) if isinstance(Y, np.ndarray) else Y
+    second = None if Y is None else Prepared.checked(Y)
+    return _two_tables(divergence, engine, Prepared.checked(X), second)
+
+
+def _two_tables(
+    divergence: Divergence, engine: Engine, first: Prepared, second: Prepared | None
+) -> RealArray:
     if isinstance(divergence, ABDivergence):
         point = symmetric_point(divergence.alpha, divergence.beta)
         if second is None:
-            table = square_tables(engine, X, [point])[0]
+            table = square_tables(engine, first.matrices, [point])[0]
         else:
-            table = cross_table(engine, X, second, point)
+            table = cross_table(engine, first, second, point)
         return divergence.scale * table
-    first = Prepared.checked(X)
     if isinstance(divergence, EmbeddedMetric) and second is not None:
         return cdist(divergence.vectors(first), divergence.vectors(second), "sqeuclidean")
     table = divergence.pairwise(first, second)
@@ -114,18 +121,27 @@ def cross_tables(
     return tables
 
 
-def cross_table(engine: Engine, X: RealArray, Y: Prepared, point: Point) -> RealArray:
+def cross_table(engine: Engine, X: Prepared, Y: Prepared, point: Point) -> RealArray:
     """Symmetrised divergences of every matrix of X to every matrix of Y, shape (n_X, n_Y)."""
-    dtype = np.result_type(X, Y.dtype)
+    dtype = np.result_type(X.dtype, Y.dtype)
 
-    def prepare(matrices: RealArray) -> Prepared:
-        return engine.prepare(Prepared.checked(matrices.astype(dtype, copy=False)))
+    def prepare(data: Prepared) -> Prepared:
+        return engine.prepare(Prepared.checked(data.matrices.astype(dtype, copy=False)))
 
-    if len(X) >= Y.n_matrices:
+    if X.n_matrices >= Y.n_matrices:
         return _both_directions(engine, prepare(X), Y.matrices, [point])[0]()
     # Engines are fastest on much data and few atoms.
-    data = Y.cached((engine.name, dtype), lambda: prepare(Y.matrices))
-    return _both_directions(engine, data, X, [point])[0]().T
+    data = Y.cached((engine.name, dtype), lambda: prepare(Y))
+    n_entries = X.n_matrices * Y.working[:, 0].size
+    if sum(point) == 1 or n_entries > _SPECTRUM_ENTRIES or dtype != np.float64:
+        return _both_directions(engine, data, X.matrices, [point])[0]().T
+    # Estimators with the same training matrices share the spectra; the array in the cache keeps
+    # its id from being that of another.
+    key = "spectra", id(Y.working), repr(engine)
+    t, _ = X.cached(key, lambda: (engine.spectra(data, X), Y.working))
+    both = np.array([point, point[::-1]][: len(set(point))])
+    values = evaluate_plane(t.reshape(-1, X.d), both).mean(axis=1)
+    return values.reshape(t.shape[:2]).T
 
 
 def _both_directions(
@@ -232,6 +248,12 @@ def shared_columns(training: FoldedData, most: int | None = None) -> Indices:
         return np.arange(len(strata))
     limit = max(1, _LARGEST_TABLE // (8 * len(strata) * _DIVERGENCES))
     return training.cached("landmarks", lambda: pick_landmarks(strata, limit))
+
+
+def shared_matrices(training: FoldedData, most: int | None = None) -> RealArray:
+    """Return the matrices that are columns of tables; no copy if these are all."""
+    matrices = training.data.matrices
+    return matrices[shared_columns(training, most)] if are_many(training, most) else matrices
 
 
 def shared_tables(

@@ -323,7 +323,7 @@ class NearestClassifier(Nearest, HeldOutClassifier[Candidate]):
     def _decide_new(self, new: Prepared) -> RealArray:
         divergence, count = self.best_params_["divergence"], self.best_params_["n_neighbors"]
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-        table = training_table(self, divergence, engine, new.matrices)
+        table = training_table(self, divergence, engine, new)
         order = by_class(self.codes_)
         nearest = _nearest_of_classes(table[:, order], self.codes_[order])
         return _scores(_class_means(nearest, count), self.least_)

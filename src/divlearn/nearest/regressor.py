@@ -83,7 +83,7 @@ class NearestRegressor(Nearest, HeldOutRegressor[Candidate]):
     def _decide_new(self, new: Prepared) -> RealArray:
         divergence, count = self.best_params_["divergence"], self.best_params_["n_neighbors"]
         engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
-        table = training_table(self, divergence, engine, new.matrices)
+        table = training_table(self, divergence, engine, new)
         return _mean_of(_find_nearest(table, count), self.numbers_, self.shares_)
 
 

@@ -12,6 +12,7 @@ from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import check_finite
 from divlearn.divergence import LOG_EUCLIDEAN, ABDivergence, Divergence
 from divlearn.engines import Engine, Prepared
+from divlearn.engines.plane import evaluate_plane
 from divlearn.fitting.calibration import SCORES, fit_temperature
 from divlearn.fitting.folds import Fold
 from divlearn.fitting.held_out import shares_of
@@ -20,7 +21,6 @@ from divlearn.fitting.training import Chosen, Grid, Training, accuracy_criterion
 from divlearn.geometry import geodesic
 from divlearn.nearest.class_means import View, average, find_means, learn_filter, project, typical
 from divlearn.nearest.plane import CANDIDATES as MEMBERS
-from divlearn.nearest.plane import evaluate_plane
 from divlearn.threads import map_rows
 
 CANDIDATES: list[Divergence] = [*MEMBERS, LOG_EUCLIDEAN]
