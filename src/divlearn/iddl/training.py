@@ -231,7 +231,8 @@ def sum_scores(
     head, gaussians = _join(tuple(models), tuple(discriminants))
     total = scores_of(head, features)
     for discriminant, columns, quadratic in gaussians:
-        total += discriminant.weight * quadratic.quadratic_part(features[:, to_device_of(columns, features)])
+        selected = features[:, to_device_of(columns, features)]
+        total += discriminant.weight * quadratic.quadratic_part(selected)
     return to_host(total)
 
 
