@@ -127,9 +127,9 @@ class _Newton:
     def __init__(self, loss: Loss, samples: Samples, gamma: float) -> None:
         self._loss, self._samples, self._gamma = loss, samples, gamma
         self._n_features, n_outputs = map(len, samples.centre)
-        rough = is_rough(loss)
+        rough, self._is_softmax = is_rough(loss), isinstance(loss, SoftmaxLoss)
         # Steps must not stop early if the curvature jumps, as that of hinges does.
-        self._least_gain = _LEAST_GAIN if rough and isinstance(loss, SoftmaxLoss) else 0.0
+        self._least_gain = _LEAST_GAIN if rough and self._is_softmax else 0.0
         squares, basis = samples.components
         left_out = np.searchsorted(squares, _NEGLIGIBLE * gamma) if rough else 0
         left_out = min(int(left_out), len(squares) - 1)
@@ -212,14 +212,18 @@ class _Newton:
         scale = np.maximum(scale, 1e-12 * scale.max())  # about the diagonal of the Hessian
         solve = self._solve_compiled if self._compiled else self._solve
         step = solve(state, scale, damping, enough)
-        return step if step.any() else -state.gradient / scale
+        if not step.any():
+            return -state.gradient / scale
+        # What is common to all scores changes no loss of softmax.
+        return step - step.mean(axis=0) if self._is_softmax else step
 
     def _diagonal(self, state: _State) -> RealArray:
         """Return the diagonal of the Hessian of the losses; in general, about that."""
-        if not self._compiled:
+        if not self._is_softmax or state.curvature is None:
             return max(state.size, 1e-6) * self._squares
         (targets,), (designs,) = self._parts
-        curved = targets[1][:, None] * state.curvature * (1 - state.curvature)
+        p = state.curvature if self._compiled else np.concatenate(state.curvature)
+        curved = targets[1][:, None] * p * (1 - p)
         return curved.astype(designs[1].dtype).T @ designs[1] ** 2
 
     def _can_be_compiled(self) -> bool:
@@ -236,7 +240,7 @@ class _Newton:
         self, state: _State, scale: RealArray, damping: float, enough: float
     ) -> RealArray:
         (targets,), (designs,) = self._parts
-        step = newton_step(
+        return newton_step(
             designs[1],
             state.curvature,
             targets[1],
@@ -249,7 +253,6 @@ class _Newton:
             least_gain=self._least_gain,
             most_products=_CG_STEPS,
         )
-        return step - step.mean(axis=0)  # what is common to all scores changes no loss
 
     def _solve(self, state: _State, scale: RealArray, damping: float, enough: float) -> RealArray:
         """Solve by preconditioned conjugate gradients."""
