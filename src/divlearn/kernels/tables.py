@@ -44,20 +44,18 @@ def training_table(
 ) -> RealArray:
     """Symmetrised divergences of new matrices to ``matrices_`` of a fitted estimator."""
     training = prepare_once(estimator, estimator.matrices_, Prepared.checked)
-    return _two_tables(divergence, engine, new, training)
+    return symmetric_table(divergence, engine, new, training)
 
 
 def symmetric_table(
-    divergence: Divergence, engine: Engine, X: RealArray, Y: RealArray | None = None
+    divergence: Divergence,
+    engine: Engine,
+    X: RealArray | Prepared,
+    Y: RealArray | Prepared | None = None,
 ) -> RealArray:
     """Means of both directions in the textbook form, between checked sets of matrices."""
-    second = None if Y is None else Prepared.checked(Y)
-    return _two_tables(divergence, engine, Prepared.checked(X), second)
-
-
-def _two_tables(
-    divergence: Divergence, engine: Engine, first: Prepared, second: Prepared | None
-) -> RealArray:
+    first = X if isinstance(X, Prepared) else Prepared.checked(X)
+    second = Prepared.checked(Y) if isinstance(Y, np.ndarray) else Y
     if isinstance(divergence, ABDivergence):
         point = symmetric_point(divergence.alpha, divergence.beta)
         if second is None:
