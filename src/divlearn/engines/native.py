@@ -120,8 +120,7 @@ class NativeEngine(Engine):
         self, data: NativeData, atoms: NativeAtoms, parameters: Parameters, out: RealArray
     ) -> None:
         routes = value_routes(parameters)
-        if "spectrum" in routes:
-            routes[routes == "logdet"] = "spectrum"  # the same kernel handles alpha + beta = 1
+        routes[routes == "logdet"] = "spectrum"  # the kernels handle alpha + beta = 1
         direct = out.dtype == np.float64 and out.flags.c_contiguous
         for route in sorted(set(routes.tolist())):
             chosen = np.flatnonzero(routes == route)
@@ -138,15 +137,9 @@ class NativeEngine(Engine):
                 out[start : start + step, chosen] = values
 
     def _spectral_encode(
-        self,
-        data: NativeData,
-        atoms: NativeAtoms,
-        parameters: Parameters,
-        out: RealArray,
-        share: float = 1.0,
+        self, data: NativeData, atoms: NativeAtoms, parameters: Parameters, out: RealArray
     ) -> None:
-        point = parameters.alpha, parameters.beta
-        failed = self._run(_native.encode, data, atoms, *point, out, share=share)
+        failed = self._run(_native.encode, data, atoms, parameters.alpha, parameters.beta, out)
         for rows, atom, part in self._failures(data, failed):
             pairs = parameters.select(np.arange(atom.start, atom.stop))
             self._reference._encode(part, atoms.original[atom], pairs, out[rows, atom])
@@ -154,9 +147,6 @@ class NativeEngine(Engine):
     def _encode_route(
         self, route: str, data: NativeData, atoms: NativeAtoms, point: Parameters, out: RealArray
     ) -> None:
-        if route == "logdet":
-            self._spectral_encode(data, atoms, point, out, _LOGDET_SHARE)
-            return
         if route == "spectrum" or not traces_usable(atoms, data.extremes, self.condition_limit):
             self._spectral_encode(data, atoms, point, out)
             return
@@ -305,16 +295,14 @@ class NativeEngine(Engine):
         return gradient, None, None
 
     def _run(
-        self,
-        kernel: Callable[..., int],
-        data: NativeData,
-        atoms: NativeAtoms,
-        *arrays: DeviceArray,
-        share: float = 1.0,
+        self, kernel: Callable[..., int], data: NativeData, atoms: NativeAtoms, *arrays: DeviceArray
     ) -> NDArray[np.uint8] | None:
         """Call a kernel; return a mask of the (group, atom) where it failed, or None if nowhere."""
         n = len(atoms.original)
-        operations = share * data.n_matrices * n * _operations(data.d)
+        operations = data.n_matrices * n * _operations(data.d)
+        if kernel is _native.encode and arrays[0].shape[1] == 1:
+            alpha, beta = arrays[:2]
+            operations *= _LOGDET_SHARE if ((alpha + beta == 1) & (alpha * beta > 0)).all() else 1
         failed = np.zeros((-(-data.n_matrices // data.lanes), n), np.uint8)
         inputs = self.instruction_set, data.arrays(), atoms.arrays()
         limits = self.condition_limit, self._threads(operations)

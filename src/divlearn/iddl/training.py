@@ -227,7 +227,7 @@ def sum_scores(
         chunks = [np.arange(start, min(start + _CHUNK, n)) for start in range(0, n, _CHUNK)]
         scores = [sum_scores(block.only(rows), models, discriminants) for rows in chunks]
         return np.concatenate(scores)
-    features = np.concatenate(_embed_all(block, models), axis=1)
+    features = _embed_all(block, models)
     head, gaussians = _join(tuple(models), tuple(discriminants))
     total = scores_of(head, features)
     for discriminant, columns, quadratic in gaussians:
@@ -241,9 +241,11 @@ def _join(
     models: tuple[Model, ...], discriminants: tuple[Discriminant, ...]
 ) -> tuple[Head, list[tuple[Discriminant, Indices, Quadratic]]]:
     """Sum all linear functions of the features of all models, and list what is not linear."""
-    weights = np.concatenate([model.head[0] for model in models], axis=1) / len(models)
+    order = _order_by_rank(models)
+    heads = [models[i].head[0] for i in order]
+    weights = np.concatenate(heads, axis=1) / len(models)
     bias = np.mean([model.head[1] for model in models], axis=0)
-    owners = np.repeat(np.arange(len(models)), [model.head[0].shape[1] for model in models])
+    owners = np.repeat(order, [head.shape[1] for head in heads])
     gaussians = []
     for discriminant in discriminants:
         columns = np.concatenate([np.flatnonzero(owners == i) for i in discriminant.models])
@@ -254,16 +256,18 @@ def _join(
     return (weights, bias), gaussians
 
 
-def _embed_all(block: Block, models: Sequence[Model]) -> list[RealArray]:
-    """Compute the features of every model."""
+def _order_by_rank(models: Sequence[Model]) -> list[int]:
+    return sorted(range(len(models)), key=lambda i: models[i].atoms.shape[2])
+
+
+def _embed_all(block: Block, models: Sequence[Model]) -> RealArray:
+    """Compute the features of all models, in the order of their ranks."""
     if len(block) > _SMALL_BATCH:
-        return [model.embed(block) for model in models]
-    # The overhead of a call exceeds the work on few matrices: models of one rank share a call.
-    features: dict[int, RealArray] = {}
-    for embed, columns_by_model in _stack_models(tuple(models)):
-        stacked = embed(block)
-        features |= {model: stacked[:, columns] for model, columns in columns_by_model.items()}
-    return [features[model] for model in range(len(models))]
+        features = [models[i].embed(block) for i in _order_by_rank(models)]
+    else:
+        # The overhead of a call exceeds the work on few matrices: models of one rank share a call.
+        features = [embed(block) for embed in _stack_models(tuple(models))]
+    return np.concatenate(features, axis=1)
 
 
 def _make_embedding(model: Model) -> Callable[[Block], RealArray]:
@@ -285,27 +289,23 @@ def _make_embedding(model: Model) -> Callable[[Block], RealArray]:
 
 
 @lru_cache(maxsize=4)  # for estimators that predict in turn
-def _stack_models(
-    models: tuple[Model, ...],
-) -> list[tuple[Callable[[Block], RealArray], dict[int, slice]]]:
-    """For each rank, make a function to the features of all its models, and map each to columns."""
-    stacks = []
-    for rank in dict.fromkeys(model.atoms.shape[2] for model in models):
-        members = {i: model for i, model in enumerate(models) if model.atoms.shape[2] == rank}
+def _stack_models(models: tuple[Model, ...]) -> list[Callable[[Block], RealArray]]:
+    """For each rank, make a function to the features of all its models."""
+    embeddings = []
+    for rank in sorted({model.atoms.shape[2] for model in models}):
+        members = [model for model in models if model.atoms.shape[2] == rank]
         atoms, alpha, beta = (
-            np.concatenate([getattr(model, name) for model in members.values()])
+            np.concatenate([getattr(model, name) for model in members])
             for name in ("atoms", "alpha", "beta")
         )
         offset, units = None, None
-        standardised = [(m.offset, *m.units) for m in members.values() if m.units is not None]
+        standardised = [(m.offset, *m.units) for m in members if m.units is not None]
         if standardised:
             offset, mean, scale = map(np.concatenate, zip(*standardised, strict=True))
             units = mean, scale
         stacked = Model(atoms, alpha, beta, offset, units, (np.zeros((0, 0)), np.zeros(0)))
-        ends = np.cumsum([0, *(model.head[0].shape[1] for model in members.values())]).tolist()
-        columns = dict(zip(members, map(slice, ends, ends[1:]), strict=True))
-        stacks.append((_make_embedding(stacked), columns))
-    return stacks
+        embeddings.append(_make_embedding(stacked))
+    return embeddings
 
 
 @dataclass(frozen=True, eq=False)

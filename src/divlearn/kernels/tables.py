@@ -26,7 +26,7 @@ _ROWS = 1024  # of a block of a table with landmarks
 LARGE = 4000  # matrices, above which tables of all pairs take too long
 _LANDMARKS, _PER_CLASS = 500, 10  # the larger number of both; more gain little accuracy
 _SMALL = 64  # matrices, up to which a table is one block
-_SPECTRUM_ENTRIES = 1 << 22  # of spectra that estimators share
+_SPECTRUM_ENTRIES = 1 << 16  # that estimators share; one that is alone would be slower by more
 _LARGEST_TABLE = 2**32  # bytes, of all divergences
 _DIVERGENCES = 6  # with tables for all landmarks: as many as the default grid has
 _KERNELS = 4  # kept at a time, for candidates whose folds are fitted in parallel
@@ -44,20 +44,18 @@ def training_table(
 ) -> RealArray:
     """Symmetrised divergences of new matrices to ``matrices_`` of a fitted estimator."""
     training = prepare_once(estimator, estimator.matrices_, Prepared.checked)
-    return _two_tables(divergence, engine, new, training)
+    return symmetric_table(divergence, engine, new, training)
 
 
 def symmetric_table(
-    divergence: Divergence, engine: Engine, X: RealArray, Y: RealArray | None = None
+    divergence: Divergence,
+    engine: Engine,
+    X: RealArray | Prepared,
+    Y: RealArray | Prepared | None = None,
 ) -> RealArray:
     """Means of both directions in the textbook form, between checked sets of matrices."""
-    second = None if Y is None else Prepared.checked(Y)
-    return _two_tables(divergence, engine, Prepared.checked(X), second)
-
-
-def _two_tables(
-    divergence: Divergence, engine: Engine, first: Prepared, second: Prepared | None
-) -> RealArray:
+    first = X if isinstance(X, Prepared) else Prepared.checked(X)
+    second = Prepared.checked(Y) if isinstance(Y, np.ndarray) else Y
     if isinstance(divergence, ABDivergence):
         point = symmetric_point(divergence.alpha, divergence.beta)
         if second is None:
