@@ -302,7 +302,7 @@ def test_members_that_take_too_long_are_skipped(data, tick, monkeypatch):
     X, y, X_test, y_test = data
     members = ("iddl", "tangent rda", "kernel", "tangent lda", "nearest neighbour")
     model = SPDClassifier(members, time_limit=20, random_state=0)
-    # A probe of one second for 38 matrices: tables of 75 take 4 seconds, learning takes 22.
+    # A probe of one second for 38 matrices: tables of 75 take 4 seconds, learning takes 37.
     probes = []
     monkeypatch.setattr("divlearn.committee.base.clock", lambda: float(len(probes)))
     monkeypatch.setattr("divlearn.committee.base.make_tables", lambda *given: probes.append(given))

@@ -30,8 +30,9 @@ MemberNames = Sequence[str | tuple[str, BaseEstimator]]  # names, or pairs with 
 # A function of the predictions of members, rows of matrices and their counts.
 FitAverage = Callable[[RealArray, Indices, RealArray], Average]
 _D = TypeVar("_D", bound=FoldedData)
-_PASSES = 6  # over pairs of matrices and atoms, in a fold of "iddl", as measured
-_PROBED = 32  # matrices, to measure the time of a divergence
+_PASSES = 10  # over pairs of matrices and atoms, in a fold of "iddl", as measured
+_PROBED = 32  # matrices, at first, to measure the time of a divergence
+_PROBE_SECONDS, _PROBE_SHARE = 0.25, 0.02  # at most, also of the time limit; then it ends
 
 clock = time.monotonic  # tests have their own
 
@@ -188,10 +189,21 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
             name = "kernel"  # which computes the same tables
         if name not in pairs:
             return 0.0
-        probe = data.matrices[:: max(n // _PROBED, 1)]
-        began = clock()
-        make_tables(training.engine, probe, POINTS)
-        return pairs[name] * (clock() - began) / (len(probe) ** 2 / 2)
+        return pairs[name] * training.cached("pair", lambda: self._measure_pair(training))
+
+    def _measure_pair(self, training: _D) -> float:
+        """Measure the seconds of a pair of matrices, by more and more of them: calls cost time."""
+        matrices, limit = training.data.matrices, self.time_limit or np.inf
+        enough, step = min(_PROBE_SECONDS, _PROBE_SHARE * limit), max(len(matrices) // _PROBED, 1)
+        last_seconds = last_pairs = 0.0
+        while True:
+            probe, began = matrices[::step], clock()
+            make_tables(training.engine, probe, POINTS)
+            seconds, pairs = clock() - began, len(probe) ** 2 / 2
+            if seconds >= enough or step == 1:
+                more = (seconds - last_seconds) / (pairs - last_pairs)
+                return more if more > 0 else seconds / pairs
+            last_seconds, last_pairs, step = seconds, pairs, step // 2
 
     def _count(self, training: _D) -> tuple[RealArray, Indices]:
         """Return counts of held-out matrices, for the weights of members, and their units."""
