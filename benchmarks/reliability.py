@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -99,10 +99,23 @@ def kill_saves(trials: int) -> dict[str, Any]:
     return {"trials": trials, "lost": lost, "first": kept[0], "second": kept[1], "halves": halves}
 
 
-def learned(model: Any) -> str:
-    """Fingerprint of all that was learned, but not of how long it took."""
+def learned(model: Any) -> list[str]:
+    """Fingerprints of all that was learned, but not of how long it took."""
     model.history_.pop("seconds", None)
-    return fingerprint(model)
+    return [fingerprint(value) for value in leaves(vars(model))]
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Yield values one by one: whether two parts share an array is no part of the result."""
+    if isinstance(value, dict):
+        value = [*value.keys(), *value.values()]
+    elif hasattr(value, "__dict__"):
+        value = [*vars(value).keys(), *vars(value).values()]
+    if isinstance(value, list | tuple):
+        for part in value:
+            yield from leaves(part)
+    else:
+        yield value
 
 
 def kill_fits(trials: int) -> dict[str, Any]:
