@@ -35,7 +35,8 @@ class Divergence(ABC):
 
     It can be passed as ``metric`` to pyRiemann's functions: called with pyRiemann's argument
     ``squared``, it returns what pyRiemann's function of that name does. pyRiemann's estimators need
-    a mean as well: see `divlearn.divergence.for_pyriemann`.
+    a mean as well: see `divlearn.divergence.for_pyriemann`, which is also faster where pyRiemann
+    asks for pairs one by one.
 
     Attributes
     ----------

@@ -23,6 +23,7 @@ from divlearn.divergence.metrics import (
     log_cholesky_vectors,
     squared_thompson,
 )
+from divlearn.divergence.pairs import PairByPair
 from divlearn.geometry import unvectorize
 from divlearn.log_vectors import from_log_vectors, log_vectors
 
@@ -182,6 +183,8 @@ def get_divergence(divergence: DivergenceLike) -> Divergence:
         return _look_up(divergence)
     if isinstance(divergence, Mapping):
         return _pair(divergence)
+    if isinstance(divergence, PairByPair):
+        return divergence.divergence
     if callable(divergence):
         return FunctionDivergence(_name_of(divergence), divergence)
     try:
@@ -226,12 +229,12 @@ def for_pyriemann(divergence: DivergenceLike) -> dict[str, Callable[..., RealArr
     -------
     dict
         "mean", a function of matrices and ``sample_weight`` that returns the centroid
-        :math:`\arg\min_C \sum_i w_i D(X_i \,\|\, C)`, and "distance", the `Divergence`.
+        :math:`\arg\min_C \sum_i w_i D(X_i \,\|\, C)`, and "distance", a function of matrices.
 
     Notes
     -----
-    pyRiemann's ``pairwise_distance`` calls a function for one pair at a time, and each call checks
-    both matrices. `Divergence.pairwise` computes the same table at once, much faster.
+    pyRiemann's ``pairwise_distance`` asks for one pair of matrices at a time. The function notices
+    that, and computes many rows of the table at once.
 
     Examples
     --------
@@ -243,19 +246,21 @@ def for_pyriemann(divergence: DivergenceLike) -> dict[str, Callable[..., RealArr
            [0. , 1.5]])
     """
     chosen = get_divergence(divergence)
-    return {"mean": chosen.mean, "distance": chosen}
+    return {"mean": chosen.mean, "distance": PairByPair(chosen)}
 
 
 def _list_names(divergences: Iterable[Divergence]) -> str:
     return ", ".join(name for entry in divergences for name in (entry.name, *entry.aliases))
 
 
-def _pair(metric: Mapping[str, Any]) -> PairedDivergence:
+def _pair(metric: Mapping[str, Any]) -> Divergence:
     if metric.keys() != {"mean", "distance"}:
         raise ValueError(
             f'divergence={dict(metric)!r} must have the keys "mean" and "distance", and no others'
         )
     distance, mean = get_divergence(metric["distance"]), metric["mean"]
+    if mean == distance.mean:  # as for_pyriemann returns it
+        return distance
     if isinstance(mean, Divergence) or not callable(mean):
         mean = get_divergence(mean)
     name = f"{distance.name} with the mean of {_name_of(mean)}"
