@@ -32,7 +32,9 @@ _CENTER_TOLERANCE = 1e-10
 _SHARE_OF_TOL = 0.1  # error allowed in the steps of one iteration
 _PARAMETER_STEPS = 10
 _START_STEPS = 3
-_NEGLIGIBLE = 1e-10  # responsibility, times the weight of the matrix
+# Responsibility, times the weight of the matrix, that updates leave out: the likelihood, which is
+# computed from all, changes by its square.
+_NEGLIGIBLE = 1e-6
 _LARGEST_DIVERGENCE = 1e280  # divergences may overflow; sums over components must not
 _EXACT = 1e-2  # log-likelihood
 

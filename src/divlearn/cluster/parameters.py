@@ -164,16 +164,15 @@ class _Problem:
         """Compute standard errors of a single matrix, of coordinates and shifts, at the best."""
         spectra, point = self.spectra, self.members.place_nearby(self.coordinates)
         of_shifts = 1 / np.sqrt(self.kappa * spectra.d * spectra.share)  # f_tt is about one
-        clouds, scores = spectra.thinned(_UNIT_SAMPLE), []
-        for (t, _), kappa in zip(clouds, self.kappa, strict=True):
-            s = abld_scalar(t, *point, derivatives=("f_t", "f_alpha", "f_beta"))
-            f, f_t, f_alpha, f_beta = (
-                kappa * row.sum(axis=1) for row in (s.f, s.f_t, s.f_alpha, s.f_beta)
-            )
-            ones = np.ones(len(f))
-            scores.append(np.stack([*self.members.pull(point, f_alpha, f_beta), ones, f, f_t]))
-        weight = np.concatenate([weight for _, weight in clouds])
-        score = np.concatenate(scores, axis=1) * np.sqrt(weight / weight.sum())
+        clouds = spectra.thinned(_UNIT_SAMPLE)
+        logs, weight = (np.concatenate(parts) for parts in zip(*clouds, strict=True))
+        kappa = np.repeat(self.kappa, [len(t) for t, _ in clouds])
+        s = abld_scalar(logs, *point, derivatives=("f_t", "f_alpha", "f_beta"))
+        f, f_t, f_alpha, f_beta = (
+            kappa * row.sum(axis=1) for row in (s.f, s.f_t, s.f_alpha, s.f_beta)
+        )
+        score = np.stack([*self.members.pull(point, f_alpha, f_beta), np.ones_like(f), f, f_t])
+        score *= np.sqrt(weight / weight.sum())
         # Directions that kappa and the shifts explain carry no information about the member.
         member, nuisance = np.split(score.T, [self.members.n_free], axis=1)
         residuals = member - nuisance @ np.linalg.lstsq(nuisance, member)[0]

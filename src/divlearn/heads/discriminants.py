@@ -15,6 +15,7 @@ from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
 from divlearn.geometry import solve_definite
 
 _RIDGE = 1e-10  # relative to the largest variance, for when Ledoit and Wolf do not shrink
+_NEGLIGIBLE = 1e-10  # square along an axis, relative to the largest, that is taken for rounding
 
 
 class NoSpreadError(ValueError):
@@ -125,8 +126,7 @@ class RDA:
         weights = weights / weights.sum()
         priors = np.bincount(codes, weights)
         self._log_priors = np.log(priors)
-        basis = span(vectors)
-        projected = vectors if basis is None else vectors @ basis
+        projected, basis = project_to_span(vectors)
         class_rows = [np.flatnonzero(codes == k) for k in range(len(priors))]
         w = to_device_of(weights, projected)
         means = np.stack([w[rows] / w[rows].sum() @ projected[rows] for rows in class_rows])
@@ -211,7 +211,16 @@ def _check_spread(deviations: RealArray) -> None:
         raise NoSpreadError("no class has two different matrices in every training part")
 
 
-def span(vectors: RealArray) -> RealArray | None:
-    """Orthonormal basis of the span, shape (n_entries, n_vectors); None if it may be everything."""
+def project_to_span(vectors: RealArray) -> tuple[RealArray, RealArray | None]:
+    """Coordinates of vectors in an orthonormal basis of their span, and the basis.
+
+    Without a basis, whose shape is (n_entries, n_axes), if the span may be everything.
+    """
     n, n_entries = vectors.shape
-    return np.linalg.qr(vectors.T)[0] if n < n_entries else None
+    if n >= n_entries or not vectors.any():
+        return vectors, None
+    # Products of the vectors take a third of the time of a QR decomposition.
+    squares, turn = np.linalg.eigh(vectors @ vectors.T)
+    first = int((squares <= _NEGLIGIBLE * squares[-1]).sum())
+    lengths, turn = np.sqrt(squares[first:]), turn[:, first:]
+    return turn * lengths, vectors.T @ (turn / lengths)

@@ -20,7 +20,14 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import FoldedData
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training, coordinate_grid
 from divlearn.geometry import invsqrtm
-from divlearn.heads.discriminants import RDA, Linear, NoSpreadError, Quadratic, fit_lda, span
+from divlearn.heads.discriminants import (
+    RDA,
+    Linear,
+    NoSpreadError,
+    Quadratic,
+    fit_lda,
+    project_to_span,
+)
 from divlearn.heads.heads import solve_head
 from divlearn.heads.losses import SoftmaxLoss
 from divlearn.heads.samples import Head, Samples
@@ -233,8 +240,7 @@ def _rda(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
 
 
 def _logistic(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
-    basis = span(vectors)  # contains the coefficients
-    coordinates = vectors if basis is None else vectors @ basis
+    coordinates, basis = project_to_span(vectors)  # the span contains the coefficients
     path = _path(coordinates, y, weights)
     lock, heads = Lock(), {}
 
