@@ -2,8 +2,8 @@
 
 Every point is measured in a process of its own, with a limit in seconds; larger points of the same
 line are then skipped. Results go to a JSON file after every point, under the text of ``--machine``,
-and a second run measures only what is missing. The default grid has 108 fits of at most 600 seconds
-each, which is 18 hours at most; ``--quick`` takes about 250 seconds of CPU time.
+and a second run measures only what is missing. The default grid has 96 fits of at most 600 seconds
+each, which is 16 hours at most; ``--quick`` takes about 250 seconds of CPU time.
 """
 
 from __future__ import annotations
