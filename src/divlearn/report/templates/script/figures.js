@@ -1,4 +1,5 @@
-// Figures are drawn once they come near: a page is there before its end is.
+// Figures in sight are drawn first, the others one after the other, and folded ones once they are
+// opened: a page is there before its end is.
 const NEAR = 0.5; // of the height of the window
 const CONFIG = { responsive: true, displayModeBar: false };
 const plots = [...document.querySelectorAll(".plot")]; // in the order of `content.figures`
@@ -60,17 +61,25 @@ async function setUpFigures() {
     await loadFigures();
     for (const plot of plots.filter(isNear)) draw(plot);
     watchFigures();
+    drawRest(loaded);
   } catch (error) {
     for (const plot of plots) {
       plot.className = "failed";
       plot.textContent = error.message;
     }
+    loaded();
   }
-  loaded();
 }
 
-// Keeps the page from being loaded, and so from being printed by a program, until figures are
-// there: an open document in a frame does. Returns the function that ends this.
+function drawRest(done) {
+  const next = plots.find((plot) => !drawn.has(plot) && !isFolded(plot));
+  if (!next) return done();
+  draw(next);
+  setTimeout(drawRest, 0, done); // whoever scrolls meanwhile need not wait
+}
+
+// Keeps the page from being loaded, and so from being printed or photographed by a program, until
+// figures are there: an open document in a frame does. Returns the function that ends this.
 function delayLoad() {
   const frame = document.createElement("iframe");
   frame.hidden = true;
