@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from machine import write_between_markers
 
 AXES = {"matrices": "n", "size": "d", "classes": "classes"}
-LEAST_SECONDS, LEAST_BYTES = 0.05, 1 << 22  # below which nothing is seen of growth
+LEAST_SECONDS, LEAST_MEGABYTES = 0.05, 4  # below which nothing is seen of growth
 
 Row = dict[str, Any]
 
@@ -32,7 +32,8 @@ def _section(name: str, found: dict[str, Any], estimators: Sequence[str]) -> str
     ]
     for axis in AXES:
         if lines := _lines(rows, axis, estimators):
-            text.append(_table(axis, lines))
+            text += [_table("Seconds", _seconds, axis, lines, LEAST_SECONDS)]
+            text += [_table("Peak memory in MB", _megabytes, axis, lines, LEAST_MEGABYTES)]
     return "\n\n".join(text)
 
 
@@ -51,40 +52,52 @@ def _at(rows: list[Row], names: Sequence[str], place: tuple[int, ...]) -> list[R
     return [row for row in rows if tuple(row[name] for name in names) == place]
 
 
-def _table(axis: str, lines: dict[str, list[Row]]) -> str:
+def _table(
+    what: str,
+    figure: Callable[[Row], tuple[float, float]],
+    axis: str,
+    lines: dict[str, list[Row]],
+    least: float,
+) -> str:
+    """Figures along an axis, with exponents fitted to the part that has grown."""
     values = sorted({row[axis] for line in lines.values() for row in line})
-    one = next(iter(lines.values()))[0]
-    others = ", ".join(f"{AXES[name]} = {one[name]:,}" for name in AXES if name != axis)
-    head = " | ".join(f"{AXES[axis]} = {value:,}" for value in values)
+    first = next(iter(lines.values()))[0]
+    others = ", ".join(f"{AXES[name]} = {first[name]:,}" for name in AXES if name != axis)
+    head = " | ".join(f"{value:,}" for value in values)
     text = [
-        f"Seconds and peak memory, {others}; exponents of {AXES[axis]} in both:",
+        f"{what}, {others}:",
         "",
-        f"| | {head} | time | memory |",
-        "|---" * (len(values) + 3) + "|",
+        f"| {AXES[axis]} | {head} | exponent |",
+        "|---" + "|---:" * (len(values) + 1) + "|",
     ]
     for name, line in lines.items():
         known = {row[axis]: row for row in line}
-        cells = [_cell(known.get(value)) for value in values]
-        text.append(f"| `{name}` | {' | '.join(cells)} | {' | '.join(_exponents(line, axis))} |")
+        cells = [_cell(known.get(value), figure) for value in values]
+        measured = [row for row in line if "peak" in row]
+        sizes = [row[axis] for row in measured]
+        exponent = _exponent(sizes, [figure(row)[1] for row in measured], least)
+        text.append(f"| `{name}` | {' | '.join(cells)} | {exponent} |")
     return "\n".join(text)
 
 
-def _cell(row: Row | None) -> str:
+def _seconds(row: Row) -> tuple[float, float]:
+    seconds = row[row["clock"]]
+    return seconds, seconds
+
+
+def _megabytes(row: Row) -> tuple[float, float]:
+    return row["peak"] / 2**20, (row["peak"] - row["before"]) / 2**20
+
+
+def _cell(row: Row | None, figure: Callable[[Row], tuple[float, float]]) -> str:
     if row is None:
         return ""
     if row.get("over"):
-        return "over the limit"
+        return "over"
     if "error" in row:
         return "error"
-    return f"{row[row['clock']]:.2g} s, {row['peak'] / 2**20:.0f} MB"
-
-
-def _exponents(line: list[Row], axis: str) -> list[str]:
-    known = [row for row in line if "peak" in row]
-    sizes = [row[axis] for row in known]
-    seconds = [row[row["clock"]] for row in known]
-    grown = [row["peak"] - row["before"] for row in known]
-    return [_exponent(sizes, seconds, LEAST_SECONDS), _exponent(sizes, grown, LEAST_BYTES)]
+    shown = figure(row)[0]
+    return f"{shown:,.0f}" if shown >= 100 else f"{shown:.2g}"
 
 
 def _exponent(sizes: list[int], figures: list[float], least: float) -> str:

@@ -35,15 +35,9 @@ def test_exponents_of_power_laws(growth, tmp_path):
     page.write_text("<!-- growth -->\n<!-- /growth -->\n")
     rows.append(row(4000, over=True))
     growth.write_page(page, {"mine": {"about": "A machine", "rows": rows}}, growth.ESTIMATORS)
-    line = next(one for one in page.read_text().splitlines() if "`ABKMeans`" in one)
-    assert line.split(" | ")[1:] == [
-        "11 s, 350 MB",
-        "32 s, 1100 MB",
-        "89 s, 4100 MB",
-        "over the limit",
-        "1.5",
-        "2.0 |",
-    ]
+    lines = page.read_text().splitlines()
+    assert "| `ABKMeans` | 11 | 32 | 89 | over | 1.5 |" in lines
+    assert "| `ABKMeans` | 350 | 1,100 | 4,100 | over | 2.0 |" in lines
 
 
 def test_a_second_run_measures_what_is_missing(growth, tmp_path, monkeypatch):
