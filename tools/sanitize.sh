@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 folder=${1:-build/sanitized}
 python=${PYTHON:-python3}
 flags="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g1"
-tests="tests/engines/test_native.py tests/engines/test_engines.py tests/engines/test_engine_use.py tests/engines/test_engine_extremes.py"
+tests="tests/engines tests/nearest/test_plane.py tests/kernels/test_machines.py tests/descriptors/test_covariances.py"
 
 cmake -S native -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="$flags" \
     -DPython_EXECUTABLE="$(command -v "${BUILD_PYTHON:-$python}")" > "$folder.log" 2>&1 \
