@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -12,7 +13,7 @@ from conftest import make_engine
 from engine_problems import has_native
 from sklearn.base import clone
 
-from divlearn import DivergenceKNN
+from divlearn import DivergenceKNN, IDDLClassifier
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import Prepared, get_engine
 from divlearn.fitting import prepared
@@ -26,6 +27,7 @@ MODELS = {
     "embedded": (DivergenceKernel("log-euclidean", scale=1.0), "transform"),
     "neighbours": (DivergenceKNN(5, (0.2, 0.7), "distance"), "predict_proba"),
     "nearest": (NearestClassifier(random_state=0), "predict_proba"),
+    "iddl": (IDDLClassifier(divergence="airm", max_iter=1, random_state=0), "predict_proba"),
 }
 
 
@@ -76,6 +78,15 @@ def test_it_is_not_part_of_the_model(case):
     del loaded
     gc.collect()
     assert len(prepared._cache) == known - 1
+
+
+def test_learned_models_go_with_their_estimator():
+    model = clone(MODELS["iddl"][0]).fit(X, Y)
+    model.predict(NEW[:1])
+    learned = weakref.ref(model.models_[0])
+    del model
+    gc.collect()
+    assert learned() is None
 
 
 def test_threads(case):
