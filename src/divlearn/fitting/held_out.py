@@ -153,7 +153,11 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
 
     @abstractmethod
     def _decide(self, model: Model, training: _D, number: int) -> RealArray:
-        """Return decisions on the matrices that a part holds out."""
+        """Return decisions on the matrices that a part holds out.
+
+        Those of classifiers are scores, (n_matrices, n_classes), or several forms of them on a last
+        axis, of which one is chosen.
+        """
 
     @abstractmethod
     def _decide_new(self, new: Prepared) -> RealArray:
