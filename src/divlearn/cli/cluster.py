@@ -134,20 +134,19 @@ def _show(
     from divlearn.cluster.agreement import centers_of
     from divlearn.report.fitted import cluster_page, say_clusters
 
-    labels, groups = model.predict(dataset.matrices), _get_groups(dataset)
+    labels = model.predict(dataset.matrices)
     sizes = np.bincount(labels, minlength=len(centers_of(model)))
     out.table(["cluster", "matrices"], [[str(i), str(n)] for i, n in enumerate(sizes)])
     text = _summarise(model, bics)
-    headline, evidence = say_clusters(labels, dataset.labels, groups, stability)
+    headline, evidence = say_clusters(labels, dataset.labels, _get_groups(dataset), stability)
     out.say(f"{headline} {evidence}".rstrip())
     out.say(text)
     scores = _compare(out, labels, "labels", dataset.labels)
     group_scores = _compare(out, labels, "groups", dataset.groups)
     if output is not None:
         out.say(f"Model: {output}")
-    page = partial(cluster_page, model, labels, dataset.labels, scores, text, bics)
-    page = partial(page, groups=groups, stability=stability)
-    out.write_page(page, {"clustering": out.seconds})
+    args = model, labels, dataset.labels, scores, headline, f"{evidence}\n{text}", bics
+    out.write_page(partial(cluster_page, *args), {"clustering": out.seconds})
     out.finish(
         labels=labels,
         sizes=sizes,
