@@ -47,6 +47,7 @@ INTERNAL = {
     "alpha_beta",
     "arrays",
     "atomic",
+    "text",
     "checks",
     "cli",
     "files",

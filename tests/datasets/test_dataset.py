@@ -88,7 +88,7 @@ def test_what_cannot_be_a_data_set():
     dataset.labels = np.arange(3)
     with pytest.raises(ValueError, match="3 labels for 6 matrices; pass as many"):
         _ = dataset.matrices
-    with pytest.raises(ValueError, match="3 labels for 1 matrices; pass as many"):
+    with pytest.raises(ValueError, match="3 labels for 1 matrix; pass as many"):
         _ = Dataset("few", np.arange(3), "", "", stored=np.eye(2)[None]).matrices
     with pytest.raises(ValueError, match=r"labels have shape \(0,\)"):
         Dataset("none", np.arange(0), "", "")

@@ -11,6 +11,7 @@ import typer
 
 from divlearn.cli import options
 from divlearn.cli.output import Output
+from divlearn.text import counted
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -87,7 +88,7 @@ def _fit(
     from divlearn.cluster import ABMixture
     from divlearn.cluster.agreement import measure_stability
 
-    with out.working(f"Clustering {len(dataset.matrices)} matrices"):
+    with out.working(f"Clustering {counted(len(dataset.matrices), 'matrices')}"):
         bics = _compute_bics(model, dataset.matrices) if n_clusters is None else {}
         name = "n_components" if isinstance(model, ABMixture) else "n_clusters"
         model.set_params(**{name: n_clusters or _lowest(bics)}).fit(dataset.matrices)
@@ -192,7 +193,7 @@ def _parse_divergence(divergence: str) -> str | tuple[float, ...]:
 def _summarise(model: BaseEstimator, bics: dict[int, float]) -> str:
     import numpy as np
 
-    text, steps = "", f"{model.n_iter_} iteration{'s' * (model.n_iter_ != 1)}"
+    text, steps = "", counted(model.n_iter_, "iterations")
     if bics:
         best = _lowest(bics)
         text = (

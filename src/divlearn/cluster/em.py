@@ -21,6 +21,7 @@ from divlearn.fitting.progress import track
 from divlearn.likelihood.members import NAMED_MEMBERS, Members, Point, get_members
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
+from divlearn.text import counted
 
 # Largest kappa: matrices of a component are then equal up to rounding; likelihoods are unbounded.
 LARGEST_KAPPA = 1e8
@@ -265,7 +266,7 @@ def describe(fits: Mapping[str, MemberFit]) -> str:
     best, second = sorted((fits[name] for name in NAMED_MEMBERS), key=lambda fit: fit.bic)[:2]
     gain, more = learned.log_likelihood - best.log_likelihood, best.bic - learned.bic
     chosen = (
-        f"The likelihood of {len(learned.alpha)} component{'s' * (len(learned.alpha) > 1)} is "
+        f"The likelihood of {counted(len(learned.alpha), 'components')} is "
         f"largest at alpha = {_span(learned.alpha)}, beta = {_span(learned.beta)}, kappa = "
         f"{_span(learned.kappa)}. "
     )

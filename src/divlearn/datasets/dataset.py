@@ -17,6 +17,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import check_count, check_sortable
 from divlearn.spd import check_spd
+from divlearn.text import counted
 
 NOT_STATED = "not stated by the source"
 
@@ -136,7 +137,8 @@ class Dataset:
         for name, values in (("labels", self.labels), ("groups", self.groups)):
             if values is not None and len(matrices) != len(values):
                 raise ValueError(
-                    f"{self.name}: {len(values)} {name} for {len(matrices)} matrices; pass as many"
+                    f"{self.name}: {counted(len(values), name)} for "
+                    f"{counted(len(matrices), 'matrices')}; pass as many"
                 )
         return check_spd(matrices, name=f"{self.name} matrices")
 
@@ -187,21 +189,21 @@ class Dataset:
         if self.labels is not None:
             counts = np.unique(self.labels, return_counts=True)[1]
             largest = "" if counts.min() == counts.max() else f" to {counts.max()}"
-            labels = f"; {_count(len(counts), 'class', 'es')} of {counts.min()}{largest}; "
+            labels = f"; {counted(len(counts), 'classes')} of {counts.min()}{largest}; "
             labels += self._describe_splits()
         content = f"{self.name}: {n} SPD matrices, {d} x {d}{labels}."
         return "\n".join([content, *self.notes, f"Cite: {self.citation}", f"Terms: {self.terms}"])
 
     def _describe_splits(self) -> str:
         if self.official_splits:
-            return _count(len(self.official_splits), "official split", "s")
-        return _count(self.rule.n, "random split", "s")
+            return counted(len(self.official_splits), "official splits")
+        return counted(self.rule.n, "random splits")
 
     def __repr__(self) -> str:
         if self.labels is not None:
-            content = f"{len(self.labels)} matrices, {len(self.classes)} classes, "
-            return f"<Dataset {self.name}: {content}{self._describe_splits()}>"
-        content = f"{self._n_stored or 0} matrices"
+            parts = counted(len(self.labels), "matrices"), counted(len(self.classes), "classes")
+            return f"<Dataset {self.name}: {', '.join([*parts, self._describe_splits()])}>"
+        content = counted(self._n_stored or 0, "matrices")
         if self.raw is not None and self.stored is None:  # do not compute the matrices
             content = f"{len(self.raw)} {'series' if self.images is None else 'images'}"
         return f"<Dataset {self.name}: {content} without labels>"
@@ -216,7 +218,3 @@ def find_copies(samples: Samples) -> list[tuple[int, ...]]:
         key = tuple((a.shape, a.dtype.str, sha256(a.tobytes()).digest()) for a in arrays)
         indices_by_key[key].append(index)
     return [tuple(indices) for indices in indices_by_key.values() if len(indices) > 1]
-
-
-def _count(n: int, noun: str, plural: str) -> str:
-    return f"{n} {noun}{plural * (n > 1)}"

@@ -15,6 +15,7 @@ from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import ClassWeight, check_sortable
+from divlearn.text import counted
 
 _FEW = 20  # matrices, for which any number of classes is plausible
 
@@ -71,8 +72,9 @@ def _find_text(y: ArrayLike) -> str | None:
 def check_rows(values: Sized, n_matrices: int, name: str) -> None:
     if len(values) != n_matrices:
         raise ValueError(
-            f"{name} has {len(values)} rows, but X has {n_matrices} matrices (inconsistent numbers "
-            "of samples); pass one row per matrix"
+            f"{name} has {counted(len(values), 'rows')}, but X has "
+            f"{counted(n_matrices, 'matrices')} (inconsistent numbers of samples); pass one row "
+            "per matrix"
         )
 
 

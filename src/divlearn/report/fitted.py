@@ -34,6 +34,7 @@ from divlearn.report.sections import (
     text_section,
 )
 from divlearn.spd import check_spd
+from divlearn.text import counted
 
 _BASELINES = ("1-NN, AIRM", "linear SVM, log-Euclidean")
 _MAX_COMPARED = 3000  # matrices that baselines are fitted to; pairs of more take minutes
@@ -256,7 +257,7 @@ def cluster_page(
 def _draw_centers(centers: RealArray, labels: Indices) -> Section:
     sizes = np.bincount(labels, minlength=len(centers))
     names = [f"cluster {k}" for k in range(len(sizes))]
-    texts = [f"{size} matrices" for size in sizes]
+    texts = [counted(size, "matrices") for size in sizes]
     note = "The centre of every cluster, drawn as correlations; the largest cluster first."
     return matrices_section("Centres", centers, sizes, names, texts, note)
 
@@ -282,7 +283,7 @@ def say_clusters(
     sizes = np.bincount(labels)
     sizes = sizes[sizes > 0]
     if len(sizes) == 1:
-        return f"All {len(labels)} matrices are in one cluster.", ""
+        return f"The one cluster has {counted(len(labels), 'matrices')}.", ""
     counts = f"{len(labels)} matrices, {sizes.min()} to {sizes.max()} in a cluster"
     scale = "where 1 is perfect and 0 is chance"
     if classes is not None:
