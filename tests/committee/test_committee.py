@@ -80,7 +80,8 @@ def test_it_says_what_it_weighs(data, fitted, capsys):
     out = capsys.readouterr().out
     assert "Weights by the likelihood" in out
     for name in QUICK:
-        assert f"held-out accuracy: {name} {model.oof_accuracy_[name]:.1%}" in out
+        weight, accuracy = model.weights_[name], model.oof_accuracy_[name]
+        assert f"{name} {weight:.2f} (accuracy {accuracy:.1%})" in out
 
 
 @pytest.mark.usefixtures("short_fits")
