@@ -29,6 +29,7 @@ from divlearn.tolerances import condition_limit
 
 __all__ = ["DivergenceGradient", "abld", "abld_grad", "divergence_plane", "pairwise_abld"]
 
+Point = tuple[float, float]  # alpha and beta
 _SYMMETRIC_BLOCKS = 8  # of a symmetric table, whose upper blocks are copies of the lower
 
 

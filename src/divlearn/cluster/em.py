@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import chi2
 
+from divlearn.alpha_beta import Point
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.checks import check_finite
 from divlearn.cluster.clusters import Clusters, Memberships, Spectra, nearest_block
@@ -18,7 +19,7 @@ from divlearn.cluster.parameters import Densities, ParameterFit, fit_parameters
 from divlearn.cluster.runs import Run, repeat
 from divlearn.fitting.interrupts import is_interrupted
 from divlearn.fitting.progress import track
-from divlearn.likelihood.members import NAMED_MEMBERS, Members, Point, get_members
+from divlearn.likelihood.members import NAMED_MEMBERS, Members, get_members
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 from divlearn.text import counted

@@ -25,14 +25,6 @@ Split = tuple[Indices, Indices]
 Samples = Sequence[Any] | np.ndarray  # images, series, or tuples of several series
 
 
-@dataclass(frozen=True)
-class SplitRule:
-    """Random splits: their number, and the share of every class for training."""
-
-    n: int
-    train: float
-
-
 @dataclass(eq=False, repr=False)
 class Dataset:
     """SPD matrices, their labels, and where they come from.
@@ -43,7 +35,8 @@ class Dataset:
     labels : ndarray, shape (n_matrices,), or None
     citation : str, the work to cite when using the data.
     terms : str, the licence of the data.
-    rule : SplitRule, random splits if there are no official ones.
+    n_splits : int, number of random splits if there are no official ones.
+    train_share : float, the share of every class for training in these.
     images : sequence of ndarray, optional, raw samples of shape (height, width[, n_channels]).
     series : sequence, optional, of shape (n_channels, n_times) or tuples of several such streams.
     descriptor : transformer, optional, from raw samples to matrices.
@@ -71,7 +64,8 @@ class Dataset:
     labels: Any  # an array or None; not typed, because most data has labels
     citation: str = NOT_STATED
     terms: str = NOT_STATED
-    rule: SplitRule = SplitRule(5, 0.8)
+    n_splits: int = 5
+    train_share: float = 0.8
     images: Samples | None = None
     series: Samples | None = None
     descriptor: Any = None
@@ -161,13 +155,13 @@ class Dataset:
         """Return sorted indices of matrices for training and testing, a list of (train, test).
 
         The official splits if there are any and neither ``n`` nor ``train`` is given, else ``n``
-        random splits, stratified by class, with a share ``train`` for training; ``rule`` has the
-        defaults. They ignore ``groups``; scikit-learn's `GroupShuffleSplit` does not.
+        random splits, stratified by class, with a share ``train`` for training. They ignore
+        ``groups``; scikit-learn's `GroupShuffleSplit` does not.
         """
         if n is None and train is None and self.official_splits:
             return [(np.array(first), np.array(second)) for first, second in self.official_splits]
-        n_splits = check_count(self.rule.n if n is None else n, "n", fix=", the number of splits")
-        share = self.rule.train if train is None else train
+        n_splits = check_count(self.n_splits if n is None else n, "n", fix=", the number of splits")
+        share = self.train_share if train is None else train
         if not isinstance(share, float | np.floating) or not 0 < share < 1:
             raise ValueError(
                 f"train={share!r} must be a number > 0 and < 1, a share of the matrices"
@@ -197,7 +191,7 @@ class Dataset:
     def _describe_splits(self) -> str:
         if self.official_splits:
             return counted(len(self.official_splits), "official splits")
-        return counted(self.rule.n, "random splits")
+        return counted(self.n_splits, "random splits")
 
     def __repr__(self) -> str:
         if self.labels is not None:

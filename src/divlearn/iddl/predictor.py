@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from divlearn.alpha_beta import Point
 from divlearn.arrays import Indices, RealArray, on_device, to_device_of
 from divlearn.checks import check_count
 from divlearn.engines import Engine
@@ -27,7 +28,6 @@ from divlearn.fitting.progress import say, track
 from divlearn.fitting.regression import Numbered
 from divlearn.heads.losses import LOSSES, Loss, RidgeLoss, SoftmaxLoss
 from divlearn.iddl.atoms import (
-    Point,
     Variant,
     are_filters,
     initial_filters,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Literal
 
+from divlearn.alpha_beta import Point
 from divlearn.arrays import RealArray
 from divlearn.judge.significance import SIGNIFICANT, say_too_few
-from divlearn.likelihood.members import Point
 from divlearn.text import harmless
 
 MEAN, NEIGHBOUR, LEARNED = "nearest mean", "nearest neighbour", "learned nearest neighbour"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from divlearn.alpha_beta import Point
 from divlearn.arrays import Indices, RealArray, as_axis
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import number_units
@@ -16,7 +17,6 @@ from divlearn.hermitian import real_form
 from divlearn.judge import significance
 from divlearn.judge.answer import Summarised, format_point
 from divlearn.judge.significance import PairedComparison
-from divlearn.likelihood.members import Point
 from divlearn.nearest.plane import NAMED, Flags, draw_judged, judge_neighbors, rank_best
 from divlearn.spd import check_spd
 from divlearn.text import counted

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from numpy.typing import ArrayLike
 from sklearn.svm import SVC
 
+from divlearn.alpha_beta import Point
 from divlearn.arrays import Indices, RealArray, as_axis, to_host
 from divlearn.checks import ClassWeight, RandomState
 from divlearn.engines import Engine, Prepared
@@ -33,7 +34,6 @@ from divlearn.kernels.machines import (
     on_landmarks,
 )
 from divlearn.kernels.tables import (
-    Point,
     are_many,
     by_class,
     cut,

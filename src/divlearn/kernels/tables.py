@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from divlearn.alpha_beta import encode_pairs, keep_prepared, nonnegative_point
+from divlearn.alpha_beta import Point, encode_pairs, keep_prepared, nonnegative_point
 from divlearn.arrays import Indices, RealArray
 from divlearn.divergence import ABDivergence, Divergence, EmbeddedMetric
 from divlearn.engines import Engine, Prepared
@@ -18,8 +18,6 @@ from divlearn.fitting.held_out import FoldedData, Memo
 from divlearn.fitting.prepared import prepare_once
 from divlearn.fitting.progress import track
 from divlearn.threads import side_by_side
-
-Point = tuple[float, float]
 
 _BLOCKS = 16  # of a square table; only those on and below the diagonal are computed
 _ROWS = 1024  # of a block of a table with landmarks

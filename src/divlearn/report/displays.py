@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.decomposition import PCA
 from sklearn.utils.validation import check_is_fitted
 
+from divlearn.alpha_beta import Point
 from divlearn.arrays import RealArray
 from divlearn.checks import import_extra
 from divlearn.cluster.agreement import centers_of
@@ -18,7 +19,6 @@ from divlearn.fitting.labelled import check_new
 from divlearn.judge.answer import WhichDivergence, format_point
 from divlearn.judge.evaluation import Evaluation
 from divlearn.judge.maps import PlaneMap, plane_map
-from divlearn.likelihood.members import Point
 from divlearn.log_vectors import log_vectors
 from divlearn.nearest.plane import NAMED
 from divlearn.report.figures import correlations
