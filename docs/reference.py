@@ -30,7 +30,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Underneath": ("engines", "spectral"),
 }
 # Dataclasses that users make themselves; all others are results of functions.
-DATA = {"Dataset", "Divergence", "GaborBank", "Preset", "SplitRule"}
+DATA = {"Dataset", "Divergence", "GaborBank", "Preset"}
 # Public, but few users call them: they are on the pages of their modules, not in the index.
 HELPERS = {
     "ImageFiles",
@@ -47,6 +47,7 @@ INTERNAL = {
     "alpha_beta",
     "arrays",
     "atomic",
+    "text",
     "checks",
     "cli",
     "files",

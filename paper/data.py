@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from divlearn.datasets import Dataset, SplitRule
+from divlearn.datasets import Dataset
 from divlearn.spd import SPDRepairWarning
 from paper import datasets
 
@@ -160,7 +160,7 @@ def pack(data: Data, folder: Path) -> None:
         arrays = {
             "triangles": dataset.matrices[:, *np.tril_indices(d)],
             "labels": dataset.labels,
-            "rule": np.array([dataset.rule.n, dataset.rule.train]),
+            "rule": np.array([dataset.n_splits, dataset.train_share]),
         }
         for k, (train, test) in enumerate(dataset.official_splits):
             arrays |= {f"train_{k}": train, f"test_{k}": test}
@@ -183,7 +183,8 @@ def _unpack(path: Path) -> Dataset:
         arrays["labels"],
         "see docs/data.md",
         "see docs/data.md",
-        rule=SplitRule(int(arrays["rule"][0]), float(arrays["rule"][1])),
+        n_splits=int(arrays["rule"][0]),
+        train_share=float(arrays["rule"][1]),
         stored=matrices,
         official_splits=tuple((arrays[f"train_{k}"], arrays[f"test_{k}"]) for k in range(n_splits)),
     )

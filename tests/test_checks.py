@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from conftest import wishart
 
-from divlearn import get_engine, tolerances
+from divlearn import DivergenceMDM, get_engine, tolerances
 from divlearn.checks import check_count
+from divlearn.text import counted
 
 
 @pytest.mark.parametrize("value", [2, np.int8(2), np.uint64(2)])
@@ -34,6 +35,14 @@ def test_integers_of_all_kinds_become_int(value):
 def test_messages_name_value_relation_and_fix(value, error, message):
     with pytest.raises(error, match=f"^{message}$"):
         check_count(value, "n", least=2, most=9, fix="; lower n")
+
+
+def test_one_of_a_kind_is_singular():
+    one = [counted(1, items) for items in ("matrices", "classes", "entries", "random splits")]
+    assert one == ["1 matrix", "1 class", "1 entry", "1 random split"]
+    assert (counted(0, "matrices"), counted(2, "matrices")) == ("0 matrices", "2 matrices")
+    with pytest.raises(ValueError, match="y has 2 rows, but X has 1 matrix "):
+        DivergenceMDM().fit(np.eye(2)[None], [0, 1])
 
 
 @pytest.mark.parametrize("source", ["native/encode.hpp", "src/divlearn/engines/cuda/logdet.cuh"])

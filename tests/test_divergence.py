@@ -320,6 +320,20 @@ def test_pairwise_takes_prepared_data_and_rejects_a_wrong_out(engine):
         pairwise_abld(many, alpha=0.5, beta=0.5, engine=engine, out=np.empty((70, 70), int))
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("point", [(0.3, 0.4), (0.2, 0.8), (0.0, 1.0), (-0.5, -0.1)])
+def test_the_smaller_of_two_prepared_sets_may_be_on_either_side(engine, point, dtype):
+    X, Y = wishart(np.random.default_rng(5), 12, 3), wishart(np.random.default_rng(6), 7, 3)
+    alpha, beta = point
+    expected = abld(X[:, None], Y.astype(dtype), alpha, beta)
+    many, few = engine.prepare(X), engine.prepare(Y.astype(dtype))
+    for _ in range(2):
+        found = pairwise_abld(many, few, alpha=alpha, beta=beta, engine=engine)
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+        found = pairwise_abld(few, many, alpha=beta, beta=alpha, engine=engine)
+        np.testing.assert_allclose(found, expected.T, rtol=1e-10)
+
+
 def test_pairwise_float32(engine):
     X = wishart(np.random.default_rng(4), 70, 3).astype(np.float32)
     table = pairwise_abld(X, alpha=0.5, beta=0.5, engine=engine)

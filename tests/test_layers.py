@@ -32,6 +32,7 @@ OPTIONAL = {
 
 # From the ground up; a module may import its own package and the packages before it.
 ORDER = [
+    "text",
     "atomic",
     "arrays",
     "checks",

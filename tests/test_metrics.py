@@ -87,7 +87,7 @@ def test_distances_of_vectors_are_the_distances(name):
     assert vectors.shape == (8, 10)
     squares = ((vectors[:, None] - vectors) ** 2).sum(axis=2)
     np.testing.assert_allclose(metric.pairwise(X), squares, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(metric.from_vectors(vectors), X, rtol=1e-10)
+    np.testing.assert_allclose(metric.restore(vectors), X, rtol=1e-10)
 
 
 def test_sizes_must_agree():

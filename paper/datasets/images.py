@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from divlearn.datasets import Dataset, ImageFiles, SplitRule
+from divlearn.datasets import Dataset, ImageFiles
 from divlearn.descriptors import RegionCovariance
 from paper.datasets.folders import NOT_STATED, PathLike, find_folder, list_files, need, subfolders
 
@@ -34,7 +34,8 @@ def load_virus(path: PathLike | None = None) -> Dataset:
             'images", Journal of Microscopy 245, 2012'
         ),
         terms=NOT_STATED,
-        rule=SplitRule(3, 2 / 3),
+        n_splits=3,
+        train_share=2 / 3,
         images=ImageFiles(paths),
         descriptor=RegionCovariance("virus"),
         groups=np.array([f"{image.parent.parent.name}/{image.parent.name}" for image in paths]),
@@ -66,7 +67,6 @@ def load_brodatz(
             "Recognition 29, 1996"
         ),
         terms=NOT_STATED,
-        rule=SplitRule(5, 0.8),
         images=images,
         descriptor=RegionCovariance(features, patch=side),
         notes=("A class is one image: train and test are patches of the same photographs.",),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from divlearn.datasets import Dataset, ImageFiles, SplitRule, load_spd
+from divlearn.datasets import Dataset, ImageFiles, load_spd
 from divlearn.descriptors import CovarianceKernel
 from paper.datasets.folders import NOT_STATED, PathLike, find_folder, list_files, need, subfolders
 
@@ -75,7 +75,6 @@ def load_cancer(path: PathLike) -> Dataset:
         labels=np.array([image.parent.name for image in paths]),
         citation=citation,
         terms=NOT_STATED,
-        rule=SplitRule(5, 0.8),
         images=ImageFiles(paths),
         descriptor=CovarianceKernel(),
     )

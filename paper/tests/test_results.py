@@ -128,7 +128,7 @@ def test_numbers_of_splits_are_those_of_the_data():
         pytest.skip("DIVLEARN_DATA names no folder of data")
     for source in there:
         dataset = source.load(folder / source.folder)
-        assert source.n_splits == (len(dataset.official_splits) or dataset.rule.n)
+        assert source.n_splits == (len(dataset.official_splits) or dataset.n_splits)
 
 
 # --- claims ---------------------------------------------------------------------------------------

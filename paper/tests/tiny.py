@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from divlearn.datasets import Dataset, SplitRule, make_wishart_clusters
+from divlearn.datasets import Dataset, make_wishart_clusters
 from paper.methods import RIDGE, STRUCTURED
 from paper.protocol import QUICK, Limits
 
@@ -47,7 +47,7 @@ TINY = replace(
 
 def make_data(seed: int, n_splits: int = 2) -> Dataset:
     X, y = make_wishart_clusters(3, 24, 3, separation=4, random_state=seed)
-    return Dataset("tiny", y, "nobody", "none", stored=X, rule=SplitRule(n_splits, 0.6))
+    return Dataset("tiny", y, "nobody", "none", stored=X, n_splits=n_splits, train_share=0.6)
 
 
 DATA = {"virus": make_data(0), "kth": make_data(1, 1)}  # one of every kind

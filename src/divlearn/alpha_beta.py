@@ -29,6 +29,7 @@ from divlearn.tolerances import condition_limit
 
 __all__ = ["DivergenceGradient", "abld", "abld_grad", "divergence_plane", "pairwise_abld"]
 
+Point = tuple[float, float]  # alpha and beta
 _SYMMETRIC_BLOCKS = 8  # of a symmetric table, whose upper blocks are copies of the lower
 
 
@@ -183,9 +184,10 @@ def pairwise_abld(
         return np.multiply(table, share, out=table)
     data = engine.prepare(X)
     if Y is not None:
-        atoms = Y.matrices if isinstance(Y, Prepared) else check_spd(Y, ndim=3, name="Y")
-        data = _promote(data, atoms, engine)
-        return engine.encode(data, Prepared.checked(atoms), alpha, beta, out=out)
+        atoms = Y if isinstance(Y, Prepared) else Prepared.checked(check_spd(Y, ndim=3, name="Y"))
+        if atoms.engine == engine.name and out is None:
+            return encode_pairs(engine, data, atoms, [(alpha, beta)])[..., 0]
+        return engine.encode(keep_prepared(engine, data, atoms.dtype), atoms, alpha, beta, out=out)
     out = check_out(out, (data.n_matrices, data.n_matrices), data.dtype)
     if np.ndim(alpha) == np.ndim(beta) == 0 and alpha == beta and len(out) > 64:
         _fill_symmetric(engine, data.matrices, alpha, out)
@@ -195,10 +197,36 @@ def pairwise_abld(
     return out
 
 
-def _promote(data: Prepared, atoms: RealArray, engine: Engine) -> Prepared:
-    """Promote data to the common dtype of data and atoms."""
-    common = np.result_type(data.dtype, atoms.dtype)
-    return data if data.dtype == common else engine.prepare(data.matrices.astype(common))
+def encode_pairs(engine: Engine, X: Prepared, Y: Prepared, points: ArrayLike) -> RealArray:
+    """Divergences of X to Y, shape (n_matrices_X, n_matrices_Y, n_points).
+
+    Points are pairs (alpha, beta), shape (n_points, 2).
+
+    Engines are fastest on much data and few atoms, so that the larger set is the data. It keeps
+    what is prepared of it.
+    """
+
+    def encode(data: Prepared, atoms: Prepared, pairs: RealArray) -> RealArray:
+        alpha, beta = np.broadcast_to(pairs[:, None], (2, atoms.n_matrices, len(pairs[0])))
+        return engine.encode(keep_prepared(engine, data, atoms.dtype), atoms, alpha, beta)
+
+    pairs = np.asarray(points).T
+    if X.n_matrices >= Y.n_matrices:
+        return encode(X, Y, pairs)
+    # D^(a,b)(X || Y) = D^(b,a)(Y || X)
+    return np.swapaxes(encode(Y, X, pairs[::-1]), 0, 1)
+
+
+def keep_prepared(engine: Engine, data: Prepared, dtype: np.dtype) -> Prepared:
+    """Prepare data in the common type of data and others, which the data keep for further calls."""
+    common = np.result_type(data.dtype, dtype)
+    if data.dtype == common and data.engine == engine.name:
+        return data
+
+    def prepare() -> Prepared:
+        return engine.prepare(Prepared.checked(data.matrices.astype(common, copy=False)))
+
+    return data.cached((engine.name, common), prepare)
 
 
 def _fill_symmetric(engine: Engine, matrices: RealArray, alpha: float, out: RealArray) -> None:

@@ -18,6 +18,7 @@ from divlearn.hermitian import from_real_form
 from divlearn.optim.gradients import Memory
 from divlearn.spd import check_spd
 from divlearn.spectral import clip_f_t, invert_f_t
+from divlearn.text import counted
 from divlearn.weights import check_weights
 
 __all__ = ["MeanResult", "mean_abld"]
@@ -57,7 +58,7 @@ class MeanResult:
         """Say how good the centroid is and why the iteration stopped."""
         return (
             f"Centroid of size {len(self.mean)} with mean divergence {self.objective:.4g}; "
-            f"{self.message} ({self.n_iter} iterations)."
+            f"{self.message} ({counted(self.n_iter, 'iterations')})."
         )
 
     def __array__(self, dtype: np.dtype | None = None, copy: bool | None = None) -> np.ndarray:

@@ -415,7 +415,7 @@ def test_cluster_says_how_much_clusters_mean(capsys, data, tmp_path):
         assert f"<h1>{said}" in page.read_text()
         assert '<p class="detail">60 matrices, ' in page.read_text()
     _, printed, _ = run(capsys, "cluster", alone, "-k", 1)
-    assert "All 60 matrices are in one cluster." in printed
+    assert "The one cluster has 60 matrices." in printed
 
 
 def test_describe_says_what_it_used(capsys, tmp_path):

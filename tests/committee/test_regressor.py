@@ -236,7 +236,9 @@ def test_it_says_what_it_weighs(data, fitted, capsys):
     model = SPDRegressor(QUICK, verbose=1, random_state=0).fit(*data[:2])
     out = capsys.readouterr().out
     assert "Weights by the likelihood of held-out numbers" in out
-    assert f"held-out R2: log ridge {model.oof_r2_['log ridge']:.3f}" in out
+    assert (
+        f"log ridge {model.weights_['log ridge']:.2f} (R2 {model.oof_r2_['log ridge']:.3f}" in out
+    )
 
 
 def test_seeds_files_and_tools(data, fitted, quick, tmp_path):

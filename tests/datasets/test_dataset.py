@@ -7,7 +7,7 @@ import pytest
 from conftest import wishart
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from divlearn.datasets.dataset import Dataset, SplitRule
+from divlearn.datasets.dataset import Dataset
 from divlearn.descriptors.series import GaussianEmbedding
 
 CALLS = []
@@ -88,7 +88,7 @@ def test_what_cannot_be_a_data_set():
     dataset.labels = np.arange(3)
     with pytest.raises(ValueError, match="3 labels for 6 matrices; pass as many"):
         _ = dataset.matrices
-    with pytest.raises(ValueError, match="3 labels for 1 matrices; pass as many"):
+    with pytest.raises(ValueError, match="3 labels for 1 matrix; pass as many"):
         _ = Dataset("few", np.arange(3), "", "", stored=np.eye(2)[None]).matrices
     with pytest.raises(ValueError, match=r"labels have shape \(0,\)"):
         Dataset("none", np.arange(0), "", "")
@@ -137,7 +137,7 @@ def test_random_splits_are_stratified_disjoint_complete_and_sorted(stored):
 
 
 def test_random_splits_follow_the_rule_and_the_arguments(stored):
-    stored.rule = SplitRule(2, 0.5)
+    stored.n_splits, stored.train_share = 2, 0.5
     assert [len(train) for train, _ in stored.splits()] == [35, 35]
     assert [len(train) for train, _ in stored.splits(train=0.9)] == [63, 63]
     assert [len(train) for train, _ in stored.splits(n=np.int64(3))] == [35, 35, 35]

@@ -97,7 +97,7 @@ def test_images_of_many_sizes_and_their_own_boxes():
     regions = descriptor.transform_regions(images)
     assert regions.image.tolist() == [0, 1, 2, 2, 3]
     with pytest.raises(
-        ValueError, match=r"X\[0\] has 1 regions but X\[2\] has 2; use transform_regions"
+        ValueError, match=r"X\[0\] has 1 region but X\[2\] has 2; use transform_regions"
     ):
         descriptor.transform(images)
     alone = RegionCovariance("texture").fit(images).transform([images[2][:20, :20]])
@@ -325,7 +325,7 @@ def test_bad_images(images, message):
 def test_boxes_of_each_image_are_checked():
     images = noise((2, 20, 20))
     descriptor = RegionCovariance("texture").fit(images)
-    with pytest.raises(ValueError, match="boxes are given for 1 images, but X has 2"):
+    with pytest.raises(ValueError, match="boxes are given for 1 image, but X has 2"):
         descriptor.transform_regions(images, [[[0, 0, 9, 9]]])
     with pytest.raises(ValueError, match=r"X\[1\]: box 0 is \(0, 0, 9, 21\)"):
         descriptor.transform_regions(images, [[[0, 0, 9, 9]], [[0, 0, 9, 21]]])

@@ -339,19 +339,17 @@ def test_verbose_questions_say_how_far_they_are(data, ticking, capsys):
         assert f"[{ask.func.__name__}]" in capsys.readouterr().out
 
 
-def test_the_committee_says_what_it_fits_and_what_it_has_reached(data, capsys):
+def test_the_committee_says_what_it_fits_and_what_it_has_reached(data, ticking, capsys):
     X, y = data
-    model = SPDClassifier(("tangent lda", "log rbf"), cv=2, random_state=0, verbose=1).fit(X, y)
-    reached = [
+    model = SPDClassifier(("tangent lda", "log rbf"), cv=2, random_state=0, verbose=2).fit(X, y)
+    first, second = (
         f"held-out accuracy: {name} {model.oof_accuracy_[name]:.1%}" for name in model.members
-    ]
+    )
     lines = capsys.readouterr().out.splitlines()
-    assert all(line.startswith("[SPDClassifier] ") for line in lines)
-    said = [  # between lines of progress, if there are any
-        " s: fitting tangent lda",
-        f" s: fitting log rbf; {reached[0]}",
-        f"[SPDClassifier] {model.summary()}",
-        f" s: 2 of 2 kinds of classifiers, {reached[1]}",
-    ]
-    places = [next(i for i, line in enumerate(lines) if line.endswith(end)) for end in said]
-    assert places == sorted(places)
+    lines.remove(f"[SPDClassifier] {model.summary()}")
+    begun = [re.fullmatch(r"\[SPDClassifier\] (\d+) s: (.*)", line) for line in lines]
+    assert [int(line[1]) for line in begun] == list(range(1, len(lines) + 1))  # by one clock
+    kinds, said = "of 2 kinds of classifiers", [line[2] for line in begun]
+    assert said[0] == f"0 {kinds}, fitting tangent lda"
+    assert f"1 {kinds}, fitting log rbf; {first}" in said
+    assert said[-1] == f"2 {kinds}, {second}"

@@ -114,7 +114,7 @@ def test_groups_that_are_refused():
     y = np.arange(6) % 2
     with pytest.raises(ValueError, match="groups has 1 group, must have >= 2"):
         make_folds(2, 6, y, np.zeros(6))
-    with pytest.raises(ValueError, match="groups has 5 entries, must have one for each of the 6"):
+    with pytest.raises(ValueError, match="groups has 5 entries, must have one for each of 6"):
         make_folds(2, 6, y, np.zeros(5))
     with pytest.raises(ValueError, match=r"groups should be a 1d array, got .* \(6, 2\)"):
         make_folds(2, 6, y, np.zeros((6, 2)))

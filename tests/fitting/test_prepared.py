@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -12,9 +13,9 @@ from conftest import make_engine
 from engine_problems import has_native
 from sklearn.base import clone
 
-from divlearn import DivergenceKNN
+from divlearn import DivergenceKNN, IDDLClassifier
 from divlearn.datasets import make_wishart_clusters
-from divlearn.engines import Prepared, get_engine
+from divlearn.engines import Prepared, ReferenceEngine
 from divlearn.fitting import prepared
 from divlearn.kernels import DivergenceKernel
 from divlearn.nearest import NearestClassifier
@@ -26,6 +27,7 @@ MODELS = {
     "embedded": (DivergenceKernel("log-euclidean", scale=1.0), "transform"),
     "neighbours": (DivergenceKNN(5, (0.2, 0.7), "distance"), "predict_proba"),
     "nearest": (NearestClassifier(random_state=0), "predict_proba"),
+    "iddl": (IDDLClassifier(divergence="airm", max_iter=1, random_state=0), "predict_proba"),
 }
 
 
@@ -78,6 +80,15 @@ def test_it_is_not_part_of_the_model(case):
     assert len(prepared._cache) == known - 1
 
 
+def test_learned_models_go_with_their_estimator():
+    model = clone(MODELS["iddl"][0]).fit(X, Y)
+    model.predict(NEW[:1])
+    learned = weakref.ref(model.models_[0])
+    del model
+    gc.collect()
+    assert learned() is None
+
+
 def test_threads(case):
     model, predict = case
     expected = predict(model.fit(X, Y))
@@ -95,19 +106,24 @@ def test_single_and_double_precision_in_turn():
     assert expected.dtype == np.float64
 
 
-def test_estimators_share_spectra_to_the_same_matrices_only(monkeypatch):
-    engine = type(get_engine("auto"))
-    computed, spectra = [], engine.spectra
-    monkeypatch.setattr(engine, "spectra", lambda *args: computed.append(args) or spectra(*args))
+class Noting(ReferenceEngine):
+    def __init__(self):
+        super().__init__(1)
+        self.computed = []  # shared by copies
+
+    def spectra(self, *args):
+        self.computed.append(args)
+        return super().spectra(*args)
+
+
+def test_estimators_share_spectra_to_the_same_matrices_only():
+    engine = Noting()
     new, others = Prepared.checked(NEW[:2]), X[1:] + np.eye(3)
-    n_computed = 0
     for matrices in (X, others, X):
         for divergence in ("airm", (2.0, 0.5)):
-            kernel = DivergenceKernel(divergence, scale=1.0)
+            kernel = DivergenceKernel(divergence, scale=1.0, engine=engine)
             kernel.fit_checked(matrices)
-            computed.clear()
             found = kernel.transform_prepared(new)
-            n_computed += len(computed)
-            expected = kernel.set_params(engine="reference")(NEW[:2], matrices)
+            expected = kernel.set_params(engine="auto")(NEW[:2], matrices)
             np.testing.assert_allclose(found, expected, rtol=1e-12)
-    assert n_computed == 2
+    assert len(engine.computed) == 2

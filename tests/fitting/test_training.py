@@ -97,7 +97,7 @@ def test_the_calibration_of_a_fold_has_seen_neither_its_labels_nor_models_of_the
         training = Training(label(X, codes, np.ones(90), None), folds, get_engine())
         model.classes_ = np.arange(3)
         held_out, grid = model._hold_out(training), Grid([(("n_neighbors", 5),)])
-        return choose(training, held_out, grid, grid, model._forms).probabilities
+        return choose(training, held_out, grid, grid).probabilities
 
     own = folds[0][1]
     changed = codes.copy()

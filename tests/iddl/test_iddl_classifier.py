@@ -445,9 +445,8 @@ def test_a_loss_of_ones_own(data):
     assert clone(wide).get_params()["loss"] is not None
 
 
-def test_nothing_is_learned_where_nothing_is_wrong(monkeypatch):
-    monkeypatch.setattr("divlearn.iddl.predictor._SOLVED_SIZE", 100)
-    X, y = make_wishart_clusters(2, 50, 3, separation=30, random_state=0)
+def test_nothing_is_learned_where_nothing_is_wrong():
+    X, y = make_wishart_clusters(2, 500, 3, separation=30, random_state=0)
     plain = IDDLClassifier(cv=2, random_state=0)
     model = clone(plain).fit(X, y)
     assert model.n_iter_ == 0

@@ -17,7 +17,7 @@ from divlearn.heads.discriminants import RDA
 from divlearn.heads.losses import SoftmaxLoss
 from divlearn.iddl.judging import Candidate
 from divlearn.iddl.learning import Learned, add_discriminants
-from divlearn.iddl.training import Discriminant, Model, sum_scores
+from divlearn.iddl.training import Discriminant, Joined, Model
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ def test_they_see_what_linear_heads_cannot(spread):
     joined = add_discriminants(learned, task)
     assert joined.choice.held_out_loss < 0.8 * np.log(2)
     assert f"{joined.choice.held_out_loss:.4g} averaged with discriminants" in joined.message
-    found = sum_scores(Block(np.arange(300)), joined.models, joined.discriminants)
+    found = Joined(joined.models, joined.discriminants).scores(Block(np.arange(300)))
     expected = by_every_amount(features, codes, features[:300])
     assert sum(np.allclose(2 * found, one) for one in expected) == 1
 
@@ -102,7 +102,7 @@ def test_scores_are_a_sum_over_models_and_discriminants():
         gaussians = RDA(features, codes, np.ones(400)).learn(0.5, 0.1)
         expected = expected + weight * gaussians.decide(features)
         discriminants.append(Discriminant(members, weight, gaussians))
-    found = sum_scores(Block(np.arange(400)), models, discriminants)
+    found = Joined(models, discriminants).scores(Block(np.arange(400)))
     assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
 
 

@@ -9,12 +9,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import confusion_matrix
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
 
 from divlearn.committee import SPDClassifier
 from divlearn.datasets import make_wishart_clusters
 from divlearn.judge import Evaluation, default_classifiers, evaluate, which_divergence
 from divlearn.judge.significance import compare_paired
 from divlearn.nearest import DivergenceKNN, DivergenceMDM
+from divlearn.tangent import TangentRegressor
+from divlearn.transfer import Recenter
 
 CLASSIFIERS = {"near": DivergenceKNN(1, "airm"), "mean": DivergenceMDM("airm")}
 
@@ -192,6 +195,11 @@ def test_defaults_are_estimators():
         ({"groups": np.zeros(60)}, "class bark has 1 group, must have >= 2"),
         ({"classifiers": {}}, "must be a dict of >= 1 estimators by name"),
         ({"classifiers": [DivergenceMDM()]}, "must be a dict of >= 1 estimators by name"),
+        ({"classifiers": {"mine": TangentRegressor()}}, r"\['mine'\] is a TangentRegressor, .*r2"),
+        (
+            {"classifiers": {"two": make_pipeline(Recenter(), TangentRegressor())}},
+            r"classifiers\['two'\] is a Pipeline, which predicts numbers, must predict classes",
+        ),
     ],
 )
 def test_errors(data, options, message):

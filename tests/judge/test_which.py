@@ -296,7 +296,7 @@ def test_words_of_every_verdict():
         ({"y": np.zeros(30)}, "y holds the one class 0.0, must hold >= 2"),
         ({"y": np.arange(29) % 3}, "y has 29 rows, but X has 30 matrices"),
         ({"cv": 1}, "cv=1 must be >= 2"),
-        ({"groups": np.arange(29)}, "groups has 29 entries, must have one for each of the 30"),
+        ({"groups": np.arange(29)}, "groups has 29 entries, must have one for each of 30"),
         ({"groups": np.arange(30) % 3}, "class 0 has 1 group, must have >= 2"),
         ({"groups": np.arange(30), "y": None}, "without labels.*leave out groups, or pass y"),
         ({"alphas": [-1, 0]}, "alphas starts at -1, must be >= 0"),

@@ -148,13 +148,11 @@ def test_definiteness_in_words():
     X = hexagon()
     safe = str(DivergenceKernel("stein", 0.5).fit(X).definiteness())
     assert safe.startswith("Positive definite on every data set: exp(-s S), S the Stein divergence")
-    assert "for d=2 exactly for s >= 1/2 (Sra 2012), and here s = 0.5. On these 9 mat" in safe
+    assert "for d=2 exactly for s >= 1/2 (Sra 2012), and here s = 0.5. On 9 mat" in safe
     assert "positive semi-definite up to rounding (smallest eigenvalue" in safe
     unsafe = str(DivergenceKernel("stein", 0.25).fit(X).definiteness())
     assert unsafe.startswith("Not positive definite on every data set")
-    assert (
-        "but here s = 0.25; the next larger that is: 0.5. On these 9 matrices it is ind" in unsafe
-    )
+    assert "but here s = 0.25; the next larger that is: 0.5. On 9 matrices it is ind" in unsafe
     assert "SVC" not in unsafe
     assert "A support vector machine still stops, at a stationary point" in unsafe
     five = theory(get_divergence((0.5, 0.5)), 0.3, 5)[1]

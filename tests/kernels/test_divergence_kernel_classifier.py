@@ -14,9 +14,9 @@ from sklearn.model_selection import (
 )
 from sklearn.svm import SVC
 
-from divlearn.fitting.calibration import calibrate, log_probabilities, score_all
+from divlearn.fitting.calibration import calibrate, log_probabilities
 from divlearn.kernels import POINTS, DivergenceKernel, DivergenceKernelClassifier
-from divlearn.kernels.classifier import COUPLED, SHARPNESSES, compact, couple
+from divlearn.kernels.machines import SHARPNESSES, couple
 
 SMALL = {"alphas": [0.5], "betas": [0.5], "scales": [0.5, 2], "C": [1, 10]}
 
@@ -52,7 +52,7 @@ def test_one_pass_is_a_plain_grid_search(n_classes):
             machine = SVC(kernel="precomputed", C=tried["C"], decision_function_shape="ovo")
             machine.fit(kernel.fit_transform(X[train]), y[train])
             decisions = machine.decision_function(kernel.transform(X[held]))
-            scores.append((couple(decisions, SHARPNESSES[1]).argmax(axis=1) == y[held]).mean())
+            scores.append((couple(decisions)[..., 1].argmax(axis=1) == y[held]).mean())
         assert table["mean_test_score"][k] == pytest.approx(np.mean(scores))
         assert table["std_test_score"][k] == pytest.approx(np.std(scores))
         assert table["split2_test_score"][k] == pytest.approx(scores[2])
@@ -163,7 +163,8 @@ def test_out_of_fold_decisions(n_classes):
         machine = SVC(kernel="precomputed", C=best["C"], decision_function_shape="ovo")
         machine.fit(kernel.fit_transform(X[train]), y[train])
         decisions = machine.decision_function(kernel.transform(X[test]))
-        expected = decisions if n_classes == 2 else couple(decisions, model.coupling_[0])
+        form = SHARPNESSES.index(model.coupling_[0])
+        expected = decisions if n_classes == 2 else couple(decisions)[..., form]
         np.testing.assert_allclose(model.oof_decision_[test], expected, rtol=1e-6, atol=1e-9)
     accuracy = (model.classes_[model.oof_proba_.argmax(axis=1)] == y).mean()
     assert accuracy == pytest.approx(model.best_score_, abs=0.1)
@@ -409,8 +410,9 @@ def test_a_sharp_coupling_counts_votes():
     for pair in range(10):
         naive[:, first[pair]] -= np.log1p(np.exp(-3 * decisions[:, pair]))
         naive[:, second[pair]] -= np.log1p(np.exp(3 * decisions[:, pair]))
-    np.testing.assert_allclose(couple(decisions, 3.0), -np.log(1 - naive / 0.6), rtol=1e-10)
-    sharp = couple(np.sign(decisions), 30.0)
+    scores = couple(decisions)[..., SHARPNESSES.index(3.0)]
+    np.testing.assert_allclose(scores, -np.log(1 - naive / 0.6), rtol=1e-10)
+    sharp = couple(np.sign(decisions))[..., SHARPNESSES.index(30.0)]
     np.testing.assert_allclose(sharp, -np.log(1 + 5 * (4 - votes)), atol=1e-6)
 
 
@@ -418,7 +420,7 @@ def test_the_temperature_of_known_probabilities():
     rng = np.random.default_rng(29)
     decisions = rng.normal(0, 2, 20_000)
     codes = (rng.random(20_000) < 1 / (1 + np.exp(-decisions / 0.4))).astype(np.intp)
-    _, temperature = calibrate(score_all(COUPLED, decisions), codes, np.ones(20_000))
+    _, temperature = calibrate(couple(decisions), codes, np.ones(20_000))
     assert temperature == pytest.approx(0.4, rel=0.05)
 
 
@@ -426,20 +428,7 @@ def test_decisions_that_are_all_right_leave_a_doubt():
     codes = np.arange(30) % 3
     first, second = np.triu_indices(3, 1)
     decisions = (codes[:, None] == first).astype(float) - (codes[:, None] == second)
-    scores = score_all(COUPLED, decisions)
+    scores = couple(decisions)
     known = calibrate(scores, codes, np.ones(30))
     probabilities = np.exp(log_probabilities(scores, *known))
     assert probabilities[np.arange(30), codes].mean() == pytest.approx(1 - 1 / 32, rel=1e-3)
-
-
-@pytest.mark.parametrize("n_classes", [2, 3, 12])
-def test_kept_decisions_score_as_all_pairs_do_and_do_not_grow_with_them(n_classes):
-    n_pairs = n_classes * (n_classes - 1) // 2
-    decisions = np.random.default_rng(0).standard_normal((5, n_pairs))
-    if n_classes == 2:
-        decisions = decisions[:, 0]
-    kept = compact(decisions)
-    assert kept.size <= 5 * n_classes * len(SHARPNESSES)
-    for form in range(len(SHARPNESSES)):
-        expected = couple(decisions, SHARPNESSES[form])
-        np.testing.assert_array_equal(COUPLED[form](kept), expected)

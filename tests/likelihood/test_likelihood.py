@@ -173,7 +173,7 @@ def test_single_precision_and_repetition():
 def test_errors_of_fits():
     with pytest.raises(ValueError, match="n_matrices=1, must be >= 2"):
         fit_likelihood([np.eye(2)])
-    with pytest.raises(ValueError, match="3 matrices that are all equal"):
+    with pytest.raises(ValueError, match="X has n_matrices=3, all equal"):
         fit_likelihood([np.eye(2)] * 3)
     with pytest.raises(ValueError, match="must both be >= 0"):
         fit_member([np.eye(2), 2 * np.eye(2)], -1, 0)

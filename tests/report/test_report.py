@@ -133,10 +133,10 @@ def test_no_word_changes_the_structure(word):
     harmless, hostile = Outline(document()), Outline(document(word))
     assert hostile.tags == harmless.tags
     assert [a[:2] for a in hostile.attributes] == [a[:2] for a in harmless.attributes]
-    visible = word.replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    visible = word.replace("\x00", r"\x00").replace("\u2028", r"\u2028")
     assert hostile.texts["h1"] == [f"sentence {visible}"]
     learned = read_figures(document(word))["figures"][0]["data"][2]
-    assert learned["hovertext"][0].startswith(f"<b>atom {html.escape(word, quote=False)}</b>")
+    assert learned["hovertext"][0].startswith(f"<b>atom {html.escape(visible, quote=False)}</b>")
     names = [row[0] for row in hostile.cells if len(row) == 3]
     assert names == [f"{visible} {i}" for i in range(8)]
 
@@ -151,7 +151,16 @@ def test_rows_out_of_sight_are_escaped_too():
 
 def test_half_letters_do_not_stop_a_report(tmp_path):
     path = every_section("\ud800", n_rows=60).write(tmp_path / "report.html")
-    assert "sentence ?" in path.read_text(encoding="utf-8")
+    assert r"sentence \ud800" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("sign", "\u202e\u2066\u200f\x1b\x9b")
+def test_no_name_changes_the_direction_of_text(sign):
+    page = html_of(every_section(f"a{sign}b", n_rows=120))
+    rest = next(t for t in Outline(page).texts["script"] if t.startswith("H4sI"))
+    for text in (page, unpack(rest), *map(str, read_figures(page).values())):
+        assert sign not in text
+    assert f"sentence a{ascii(sign)[1:-1]}b" in page
 
 
 words = st.text('a<&"\\\n\x00\u2028\ud800\U0001f600')  # a table of all letters takes seconds

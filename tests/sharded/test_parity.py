@@ -237,7 +237,7 @@ BAD_LABELS = {
     "one None": (changed(NAMES, 3, None), WHERE + r"y\[3\] is None, must be a number or text"),
     "one NaN": (changed(Y.astype(float), 3, np.nan), WHERE + "Input y contains NaN"),
     "one class": (np.zeros(60), "^y holds the one class 0.0, must hold >= 2"),
-    "numbers": (NUMBERS, WHERE + "Unknown label type: continuous"),
+    "numbers": (NUMBERS, WHERE + "Unknown label type: continuous. y holds .* SPDRegressor"),
     "objects": (
         Y.astype(object),
         WHERE + "Unknown label type: y has dtype object and holds 0, must",

@@ -164,7 +164,7 @@ def test_choose_needs_labels_and_groups():
         ValueError, match=r"\"choose\" got 0 groups, must have >= 2 .*; pass groups"
     ):
         Recenter("choose").fit(X, y)
-    with pytest.raises(ValueError, match=r"\"choose\" got 1 groups, must have >= 2"):
+    with pytest.raises(ValueError, match=r"\"choose\" got 1 group, must have >= 2"):
         Recenter("choose").fit(X, y, np.zeros(240))
     with pytest.raises(ValueError, match="requires y to be passed"):
         Recenter("choose").fit(X, groups=groups)

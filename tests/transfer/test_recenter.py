@@ -193,7 +193,7 @@ def test_a_training_group_of_one_matrix_is_refused(data):
 def test_wrong_lengths_and_sizes(data):
     X, y, groups = data
     model = Recenter().fit(X, y, groups)
-    with pytest.raises(ValueError, match="groups has 5 entries, must have one for each of the 120"):
+    with pytest.raises(ValueError, match="groups has 5 entries, must have one for each of 120"):
         model.transform(X, groups[:5])
     with pytest.raises(ValueError, match="y has 7 rows, but X has 120 matrices"):
         Recenter().fit(X, y[:7], groups)

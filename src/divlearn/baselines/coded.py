@@ -29,6 +29,7 @@ from divlearn.fitting.labelled import check_new, fit_method
 from divlearn.fitting.training import Grid, Training, choose
 from divlearn.geometry import move_frames
 from divlearn.kernels.classifier import Candidate, other_penalties
+from divlearn.kernels.machines import couple
 from divlearn.optim.gradients import minimize_conjugate_gradient
 from divlearn.optim.problem import Problem, Trial
 from divlearn.spd import usable
@@ -172,7 +173,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, VectorClassifier, Generic[_V
         grid: Grid[Candidate] = Grid([(("C", C),) for C in _PENALTIES])
         penalty = grid.candidates[0]
         if training.folds:
-            chosen = choose(training, self._hold_out(training), grid, grid, self._forms)
+            chosen = choose(training, self._hold_out(training), grid, grid)
             penalty, self.calibration_ = chosen.best, chosen.calibration
         self.best_params_ = dict([*coding, *penalty])
         self.machine_, _ = self._learner(training, training.whole)(penalty)
@@ -195,7 +196,7 @@ class CodedClassifier(NamesMixin, TransformerMixin, VectorClassifier, Generic[_V
 
     def _decide_new(self, new: Prepared) -> RealArray:
         codes = self._code(new.matrices) / self.unit_
-        return np.asarray(self.machine_.decision_function(codes))
+        return couple(self.machine_.decision_function(codes))
 
     def _count_atoms(self, n_matrices: int, n_classes: int) -> int:
         if isinstance(self.n_atoms, str) and self.n_atoms == "auto":

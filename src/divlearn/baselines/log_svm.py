@@ -17,8 +17,10 @@ from sklearn.svm import SVC
 from divlearn.arrays import RealArray, to_host
 from divlearn.checks import RandomState, check_name, check_number
 from divlearn.engines import Engine, Prepared
+from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.training import Grid, Training, coordinate_grid
-from divlearn.kernels.classifier import Candidate, MachineClassifier, compact
+from divlearn.kernels.classifier import Candidate, MachineClassifier
+from divlearn.kernels.machines import SHARPNESSES, couple
 from divlearn.log_vectors import log_vectors
 from divlearn.tangent.classifier import spread
 
@@ -51,6 +53,21 @@ class VectorClassifier(MachineClassifier):
         with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             return super().fit_training(training)
 
+    def _choose(
+        self, training: Training, held_out: HeldOut[Candidate], grid: Grid[Candidate]
+    ) -> Candidate:
+        """Choose a candidate; the first if nothing is held out."""
+        if training.folds:
+            return super()._choose(training, held_out, grid)
+        first = grid.candidates[0]
+        self.best_params_, self.calibration_ = self._describe(first), (len(SHARPNESSES) // 2, 1.0)
+        self.oof_proba_ = np.full((len(training.data.y), len(self.classes_)), np.nan)
+        self._optimistic_proba = self.oof_proba_
+        self.held_out_accuracy_ = self.best_score_ = np.nan
+        self.message_ = "no class has two matrices or groups, one to hold out; nothing was chosen"
+        self.cv_results_ = {"params": [self.best_params_]}
+        return first
+
     def _learner(
         self, training: Training, number: int
     ) -> Callable[[Candidate], tuple[SVC, Candidate]]:
@@ -68,8 +85,7 @@ class VectorClassifier(MachineClassifier):
 
     def _decide(self, model: tuple[SVC, Candidate], training: Training, number: int) -> RealArray:
         (machine, candidate), (_, held) = model, training.parts[number]
-        decisions = machine.decision_function(self._vectors(training, candidate)[held])
-        return compact(np.asarray(decisions))
+        return couple(machine.decision_function(self._vectors(training, candidate)[held]))
 
 
 def make_machine(C: float, gamma: float | None, *, table: bool) -> SVC:
@@ -178,4 +194,4 @@ class LogEuclideanSVM(VectorClassifier):
         self.deviation_ = spread(training.log_vectors)
 
     def _decide_new(self, new: Prepared) -> RealArray:
-        return np.asarray(self.model_.decision_function(log_vectors(new) / self.deviation_))
+        return couple(self.model_.decision_function(log_vectors(new) / self.deviation_))

@@ -16,9 +16,10 @@ from divlearn.cli.doctor import doctor
 from divlearn.cli.evaluate import evaluate
 from divlearn.cli.fit import fit
 from divlearn.cli.messages import INTERRUPTED, NOTHING_KEPT, with_options
-from divlearn.cli.output import escape_unknown, harmless
+from divlearn.cli.output import escape_unknown
 from divlearn.cli.predict import predict
 from divlearn.cli.which import which
+from divlearn.text import harmless
 
 _HELP = """Which divergence should I use on my SPD matrices? Answers from your own data.
 

@@ -11,6 +11,7 @@ import typer
 
 from divlearn.cli import options
 from divlearn.cli.output import Output
+from divlearn.text import counted
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -87,7 +88,7 @@ def _fit(
     from divlearn.cluster import ABMixture
     from divlearn.cluster.agreement import measure_stability
 
-    with out.working(f"Clustering {len(dataset.matrices)} matrices"):
+    with out.working(f"Clustering {counted(len(dataset.matrices), 'matrices')}"):
         bics = _compute_bics(model, dataset.matrices) if n_clusters is None else {}
         name = "n_components" if isinstance(model, ABMixture) else "n_clusters"
         model.set_params(**{name: n_clusters or _lowest(bics)}).fit(dataset.matrices)
@@ -134,20 +135,19 @@ def _show(
     from divlearn.cluster.agreement import centers_of
     from divlearn.report.fitted import cluster_page, say_clusters
 
-    labels, groups = model.predict(dataset.matrices), _get_groups(dataset)
+    labels = model.predict(dataset.matrices)
     sizes = np.bincount(labels, minlength=len(centers_of(model)))
     out.table(["cluster", "matrices"], [[str(i), str(n)] for i, n in enumerate(sizes)])
     text = _summarise(model, bics)
-    headline, evidence = say_clusters(labels, dataset.labels, groups, stability)
+    headline, evidence = say_clusters(labels, dataset.labels, _get_groups(dataset), stability)
     out.say(f"{headline} {evidence}".rstrip())
     out.say(text)
     scores = _compare(out, labels, "labels", dataset.labels)
     group_scores = _compare(out, labels, "groups", dataset.groups)
     if output is not None:
         out.say(f"Model: {output}")
-    page = partial(cluster_page, model, labels, dataset.labels, scores, text, bics)
-    page = partial(page, groups=groups, stability=stability)
-    out.write_page(page, {"clustering": out.seconds})
+    args = model, labels, dataset.labels, scores, headline, f"{evidence}\n{text}", bics
+    out.write_page(partial(cluster_page, *args), {"clustering": out.seconds})
     out.finish(
         labels=labels,
         sizes=sizes,
@@ -193,7 +193,7 @@ def _parse_divergence(divergence: str) -> str | tuple[float, ...]:
 def _summarise(model: BaseEstimator, bics: dict[int, float]) -> str:
     import numpy as np
 
-    text, steps = "", f"{model.n_iter_} iteration{'s' * (model.n_iter_ != 1)}"
+    text, steps = "", counted(model.n_iter_, "iterations")
     if bics:
         best = _lowest(bics)
         text = (

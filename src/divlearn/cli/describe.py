@@ -12,6 +12,7 @@ import typer
 
 from divlearn.cli import options
 from divlearn.cli.output import Output, check_paths, shell_name
+from divlearn.text import counted
 
 if TYPE_CHECKING:
     from divlearn.datasets import Dataset
@@ -67,7 +68,10 @@ def describe(
     broken = _find_broken(image_files) if skip_broken else {}
     readable = [path not in broken for path in image_files.paths]
     image_files, data.labels = image_files[readable], data.labels[readable]
-    with out.working(f"Describing {len(image_files)} images"), _naming(image_files.paths):
+    with (
+        out.working(f"Describing {counted(len(image_files), 'images')}"),
+        _naming(image_files.paths),
+    ):
         covariances = data.descriptor.fit_transform(image_files)
     d = covariances.shape[-1]
     n_patches = covariances[0].size // d**2  # of an image
@@ -89,7 +93,7 @@ def _find_broken(images: ImageFiles) -> dict[Path, str]:
             broken[path] = str(error)
     if len(broken) == len(images):
         raise ValueError(
-            f"all {len(broken)} images are broken, >= 1 must be readable; the first one: "
+            f"no image of {len(broken)} can be read, >= 1 must be; the first one: "
             f"{broken[images.paths[0]]}"
         )
     return broken
@@ -114,8 +118,9 @@ def _show(
     ignored = data.descriptor.n_features_in_ == 3 and "R" not in names
     grey = " Colour was ignored; presets kth-tips2 and cancer use it." if ignored else ""
     out.say(
-        f"{shape[0]} matrices of size {shape[1]} from {len(data.labels)} images of {len(classes)} "
-        f"classes, in {output}.\n"
+        f"{counted(shape[0], 'matrices')} of size {shape[1]} from "
+        f"{counted(len(data.labels), 'images')} of {counted(len(classes), 'classes')}, in "
+        f"{output}.\n"
         f"Preset {preset}: covariances of {', '.join(names)}.{grey}\n"
         f"Next: divlearn fit {shell_name(output)} --report report.html, or divlearn predict MODEL "
         f"{shell_name(output)}"

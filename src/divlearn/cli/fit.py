@@ -13,6 +13,7 @@ import typer
 from divlearn.cli import data as reading
 from divlearn.cli import options
 from divlearn.cli.output import Output, shell_name
+from divlearn.text import counted
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -203,7 +204,7 @@ def _summarise(out: Output, model: BaseEstimator, labels: Labels) -> tuple[str, 
     weights = model.weights_ if getattr(model, "members_", {}) else {}
     if weights:
         message = f" ({model.message_})" if len(weights) < len(model.members) else ""
-        text += f" It averages {len(weights)} classifiers{message}:"
+        text += f" It averages {counted(len(weights), 'classifiers')}{message}:"
     elif hasattr(model, "message_"):
         text += f" How the fit ended: {model.message_}."
     out.say(text)

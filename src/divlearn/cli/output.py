@@ -16,12 +16,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, TextIO
-from unicodedata import category
 
 import typer
 
 from divlearn.atomic import check_replaceable
 from divlearn.cli.messages import KEPT
+from divlearn.text import harmless
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -131,7 +131,7 @@ class Output:
             if self.dataset is not None:
                 result |= {"data": self.digest}
             result |= {"interrupted": self.interrupted}
-            json.dump(plain(result, digits=None), sys.stdout, indent=1)
+            json.dump(plain(result, exact=True), sys.stdout, indent=1)
             print()
         if self.interrupted:
             raise typer.Exit(KEPT)
@@ -166,14 +166,6 @@ class Bars:
             self.progress.remove_task(self._rows.pop(part))
         count = f"{done} of {total} {items}" + f", {news}" * bool(news)
         self.progress.update(row, completed=done, total=total, count=_as_markup(count))
-
-
-def harmless(text: str, *, keep: str = "\n") -> str:
-    """Escape control characters, which could command a terminal or forge lines of output."""
-    return "".join(
-        char if char in keep or char.isprintable() or category(char) == "Zs" else repr(char)[1:-1]
-        for char in text
-    )
 
 
 def _as_markup(text: str, *, keep: str = "\n") -> str:

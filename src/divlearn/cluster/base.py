@@ -35,6 +35,7 @@ from divlearn.log_vectors import fit_vectors
 from divlearn.sharded.blocks import Block, encode_block, fingerprint_block
 from divlearn.sharded.opening import open_new, open_training
 from divlearn.sharded.shards import Shards
+from divlearn.text import counted
 
 # Functions of a block: divergences to all centroids; nearest centroids and divergences to them.
 Measure = Callable[[Block], RealArray]
@@ -152,7 +153,10 @@ class KMeansModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, Bas
         self.message_ = "the clusters no longer change, or centroids moved by less than tol"
         if self.n_iter_ >= self.max_iter:
             self.message_ = f"max_iter={self.max_iter} reached"
-        say(self, f"{self.n_iter_} iterations, inertia {self.inertia_:.6g}; {self.message_}")
+        say(
+            self,
+            f"{counted(self.n_iter_, 'iterations')}, inertia {self.inertia_:.6g}; {self.message_}",
+        )
 
     def _vector_starts(self, shards: Shards, metric: EmbeddedMetric) -> list[str | RealArray]:
         init = self._check_init(shards.d)

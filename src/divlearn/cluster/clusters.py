@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from divlearn.alpha_beta import Point
 from divlearn.arrays import DeviceArray, Indices, IntArray, RealArray, to_device_of, to_host
 from divlearn.checks import check_finite
 from divlearn.engines import Engine, Prepared
 from divlearn.geometry import in_frames, move_frames
-from divlearn.likelihood.members import Point
 from divlearn.means import Slope, arithmetic_mean, run_searches, search_mean
 from divlearn.optim.gradients import minimize_conjugate_gradient
 from divlearn.optim.problem import Problem, Trial

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import chi2
 
+from divlearn.alpha_beta import Point
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.checks import check_finite
 from divlearn.cluster.clusters import Clusters, Memberships, Spectra, nearest_block
@@ -18,9 +19,10 @@ from divlearn.cluster.parameters import Densities, ParameterFit, fit_parameters
 from divlearn.cluster.runs import Run, repeat
 from divlearn.fitting.interrupts import is_interrupted
 from divlearn.fitting.progress import track
-from divlearn.likelihood.members import NAMED_MEMBERS, Members, Point, get_members
+from divlearn.likelihood.members import NAMED_MEMBERS, Members, get_members
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
+from divlearn.text import counted
 
 # Largest kappa: matrices of a component are then equal up to rounding; likelihoods are unbounded.
 LARGEST_KAPPA = 1e8
@@ -265,7 +267,7 @@ def describe(fits: Mapping[str, MemberFit]) -> str:
     best, second = sorted((fits[name] for name in NAMED_MEMBERS), key=lambda fit: fit.bic)[:2]
     gain, more = learned.log_likelihood - best.log_likelihood, best.bic - learned.bic
     chosen = (
-        f"The likelihood of {len(learned.alpha)} component{'s' * (len(learned.alpha) > 1)} is "
+        f"The likelihood of {counted(len(learned.alpha), 'components')} is "
         f"largest at alpha = {_span(learned.alpha)}, beta = {_span(learned.beta)}, kappa = "
         f"{_span(learned.kappa)}. "
     )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from sklearn.cluster import KMeans
 
+from divlearn.alpha_beta import Point
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.cluster.clusters import find_nearest
 from divlearn.cluster.em import (
@@ -27,7 +28,6 @@ from divlearn.fitting.checkpoint import stage
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.progress import notify
 from divlearn.geometry import compose
-from divlearn.likelihood.members import Point
 from divlearn.log_vectors import fit_vectors
 from divlearn.means import mean_abld
 from divlearn.sharded.blocks import Block

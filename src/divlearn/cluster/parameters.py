@@ -20,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from divlearn.alpha_beta import Point
 from divlearn.arrays import RealArray
 from divlearn.checks import check_finite
 from divlearn.cluster.clusters import Spectra
-from divlearn.likelihood.members import Members, Point, get_members
+from divlearn.likelihood.members import Members, get_members
 from divlearn.likelihood.normalizer import (
     Normalizer,
     differentiate_normalizer,

@@ -18,6 +18,7 @@ from divlearn.log_vectors import fit_vectors, from_log_vectors, greedy_seeds, lo
 from divlearn.means import arithmetic_mean
 from divlearn.sharded.blocks import Block
 from divlearn.spd import check_spd
+from divlearn.text import counted
 from divlearn.threads import limit_blas
 
 _INITS = ("tangent", "log-euclidean", "k-means++", "random")
@@ -60,7 +61,8 @@ def best_of(n_init: int, run_once: Callable[[], Run[_T]]) -> Run[_T]:
             notify("starts", number - 1, n_init, news)
             with limit_blas(1):  # threads would cost more than these matrices
                 run = run_once()
-            news = f"objective {run.objective:.6g} after {run.n_iter} iterations; {run.message}"
+            steps = counted(run.n_iter, "iterations")
+            news = f"objective {run.objective:.6g} after {steps}; {run.message}"
             if best is None or run.objective < best.objective:
                 best = run
             if is_interrupted():

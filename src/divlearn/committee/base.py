@@ -18,10 +18,11 @@ from divlearn.fitting.folds import Splitter, number_units
 from divlearn.fitting.held_out import FoldedData
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import Checked
-from divlearn.fitting.progress import notify, on_progress, say
+from divlearn.fitting.progress import notify, on_progress
 from divlearn.iddl.base import default_atoms
 from divlearn.kernels import POINTS
 from divlearn.kernels.tables import make_tables, shared_columns
+from divlearn.text import counted
 from divlearn.threads import check_jobs
 from divlearn.tolerances import LEARNING_ACCURACY
 
@@ -134,7 +135,6 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
                     notes.append(f"{name} was skipped: it would exceed time_limit={limit:g}")
                     continue
                 notify(f"kinds of {self._kind}s", done, len(names), f"fitting {name}{news}")
-                say(self, f"{clock() - began:.1f} s: fitting {name}{news}")
                 fit = partial(self._fit_member, name, training, users, seed)
                 # One member is needed, however long it takes.
                 end = began + limit if fitted and limit else np.inf
@@ -157,7 +157,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
             notes.append("interrupted by the user")
         if not fitted:
             raise ValueError(f"no member could be fitted: {'; '.join(notes)}; pass more data")
-        count = f"{len(fitted)} of {len(self.members)} members were fitted"
+        count = f"{len(fitted)} of {counted(len(self.members), 'members')} were fitted"
         self.message_ = "; ".join([count, *notes])
         return fitted
 

@@ -1,6 +1,6 @@
 """Data sets: raw samples, SPD matrices, labels and splits. Nothing is ever downloaded."""
 
-from divlearn.datasets.dataset import Dataset, Split, SplitRule
+from divlearn.datasets.dataset import Dataset, Split
 from divlearn.datasets.loaders import (
     load_image_folder,
     load_japanese_vowels,
@@ -19,7 +19,6 @@ __all__ = [
     "Dataset",
     "ImageFiles",
     "Split",
-    "SplitRule",
     "load_image_folder",
     "load_japanese_vowels",
     "load_spd",

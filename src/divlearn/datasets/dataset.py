@@ -17,19 +17,12 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import check_count, check_sortable
 from divlearn.spd import check_spd
+from divlearn.text import counted
 
 NOT_STATED = "not stated by the source"
 
 Split = tuple[Indices, Indices]
 Samples = Sequence[Any] | np.ndarray  # images, series, or tuples of several series
-
-
-@dataclass(frozen=True)
-class SplitRule:
-    """Random splits: their number, and the share of every class for training."""
-
-    n: int
-    train: float
 
 
 @dataclass(eq=False, repr=False)
@@ -42,7 +35,8 @@ class Dataset:
     labels : ndarray, shape (n_matrices,), or None
     citation : str, the work to cite when using the data.
     terms : str, the licence of the data.
-    rule : SplitRule, random splits if there are no official ones.
+    n_splits : int, number of random splits if there are no official ones.
+    train_share : float, the share of every class for training in these.
     images : sequence of ndarray, optional, raw samples of shape (height, width[, n_channels]).
     series : sequence, optional, of shape (n_channels, n_times) or tuples of several such streams.
     descriptor : transformer, optional, from raw samples to matrices.
@@ -70,7 +64,8 @@ class Dataset:
     labels: Any  # an array or None; not typed, because most data has labels
     citation: str = NOT_STATED
     terms: str = NOT_STATED
-    rule: SplitRule = SplitRule(5, 0.8)
+    n_splits: int = 5
+    train_share: float = 0.8
     images: Samples | None = None
     series: Samples | None = None
     descriptor: Any = None
@@ -136,7 +131,8 @@ class Dataset:
         for name, values in (("labels", self.labels), ("groups", self.groups)):
             if values is not None and len(matrices) != len(values):
                 raise ValueError(
-                    f"{self.name}: {len(values)} {name} for {len(matrices)} matrices; pass as many"
+                    f"{self.name}: {counted(len(values), name)} for "
+                    f"{counted(len(matrices), 'matrices')}; pass as many"
                 )
         return check_spd(matrices, name=f"{self.name} matrices")
 
@@ -159,13 +155,13 @@ class Dataset:
         """Return sorted indices of matrices for training and testing, a list of (train, test).
 
         The official splits if there are any and neither ``n`` nor ``train`` is given, else ``n``
-        random splits, stratified by class, with a share ``train`` for training; ``rule`` has the
-        defaults. They ignore ``groups``; scikit-learn's `GroupShuffleSplit` does not.
+        random splits, stratified by class, with a share ``train`` for training. They ignore
+        ``groups``; scikit-learn's `GroupShuffleSplit` does not.
         """
         if n is None and train is None and self.official_splits:
             return [(np.array(first), np.array(second)) for first, second in self.official_splits]
-        n_splits = check_count(self.rule.n if n is None else n, "n", fix=", the number of splits")
-        share = self.rule.train if train is None else train
+        n_splits = check_count(self.n_splits if n is None else n, "n", fix=", the number of splits")
+        share = self.train_share if train is None else train
         if not isinstance(share, float | np.floating) or not 0 < share < 1:
             raise ValueError(
                 f"train={share!r} must be a number > 0 and < 1, a share of the matrices"
@@ -187,21 +183,21 @@ class Dataset:
         if self.labels is not None:
             counts = np.unique(self.labels, return_counts=True)[1]
             largest = "" if counts.min() == counts.max() else f" to {counts.max()}"
-            labels = f"; {_count(len(counts), 'class', 'es')} of {counts.min()}{largest}; "
+            labels = f"; {counted(len(counts), 'classes')} of {counts.min()}{largest}; "
             labels += self._describe_splits()
         content = f"{self.name}: {n} SPD matrices, {d} x {d}{labels}."
         return "\n".join([content, *self.notes, f"Cite: {self.citation}", f"Terms: {self.terms}"])
 
     def _describe_splits(self) -> str:
         if self.official_splits:
-            return _count(len(self.official_splits), "official split", "s")
-        return _count(self.rule.n, "random split", "s")
+            return counted(len(self.official_splits), "official splits")
+        return counted(self.n_splits, "random splits")
 
     def __repr__(self) -> str:
         if self.labels is not None:
-            content = f"{len(self.labels)} matrices, {len(self.classes)} classes, "
-            return f"<Dataset {self.name}: {content}{self._describe_splits()}>"
-        content = f"{self._n_stored or 0} matrices"
+            parts = counted(len(self.labels), "matrices"), counted(len(self.classes), "classes")
+            return f"<Dataset {self.name}: {', '.join([*parts, self._describe_splits()])}>"
+        content = counted(self._n_stored or 0, "matrices")
         if self.raw is not None and self.stored is None:  # do not compute the matrices
             content = f"{len(self.raw)} {'series' if self.images is None else 'images'}"
         return f"<Dataset {self.name}: {content} without labels>"
@@ -216,7 +212,3 @@ def find_copies(samples: Samples) -> list[tuple[int, ...]]:
         key = tuple((a.shape, a.dtype.str, sha256(a.tobytes()).digest()) for a in arrays)
         indices_by_key[key].append(index)
     return [tuple(indices) for indices in indices_by_key.values() if len(indices) > 1]
-
-
-def _count(n: int, noun: str, plural: str) -> str:
-    return f"{n} {noun}{plural * (n > 1)}"

@@ -20,6 +20,7 @@ from divlearn.descriptors.pixels import COORDINATES, Feature, GaborBank, Images,
 from divlearn.fitting.labelled import fit_method
 from divlearn.fitting.progress import notify, print_progress
 from divlearn.fitting.targets import locate_errors
+from divlearn.text import counted
 from divlearn.threads import limit_blas
 
 _STACK_PIXELS = 1 << 16  # of images computed together, whose feature maps fit into the cache
@@ -184,7 +185,7 @@ class RegionCovariance(MatrixTransformer):
         if (counts != counts[0]).any():
             other = int(np.argmax(counts != counts[0]))
             raise ValueError(
-                f"X[0] has {counts[0]} regions but X[{other}] has {counts[other]}; use "
+                f"X[0] has {counted(counts[0], 'regions')} but X[{other}] has {counts[other]}; use "
                 "transform_regions, or images of one size"
             )
         return regions.matrices.reshape(n_images, counts[0], *regions.matrices.shape[1:])
@@ -204,8 +205,8 @@ class RegionCovariance(MatrixTransformer):
         images = pixels.check_images(X)
         if boxes is not None and len(boxes) != len(images):
             raise ValueError(
-                f"boxes are given for {len(boxes)} images, but X has {len(images)}; pass one "
-                "array of boxes per image"
+                f"boxes are given for {counted(len(boxes), 'images')}, but X has {len(images)}; "
+                "pass one array of boxes per image"
             )
         # BLAS gets one thread, because products are small and stacks may run in parallel.
         with limit_blas(1), print_progress(type(self).__name__, self.verbose):

@@ -23,6 +23,7 @@ from divlearn.descriptors.definite import (
 from divlearn.fitting.labelled import fit_method
 from divlearn.geometry import check_symmetric
 from divlearn.spd import are_covariances
+from divlearn.text import counted
 
 SeriesLike = ArrayLike | Sequence[ArrayLike]
 
@@ -83,7 +84,7 @@ def _group_by_length(X: SeriesLike) -> list[tuple[Indices, np.ndarray]]:
     for i, array in enumerate(arrays):
         if len(array) != n_channels:
             raise ValueError(
-                f"X[{i}] has {len(array)} channels, but X[0] has {n_channels}; pass "
+                f"X[{i}] has {counted(len(array), 'channels')}, but X[0] has {n_channels}; pass "
                 "series of the same channels"
             )
     lengths = np.array([array.shape[1] for array in arrays])

@@ -53,10 +53,6 @@ class EmbeddedMetric(Divergence):
             return X.cached(self, lambda: self.embed(X.matrices))
         return self.embed(check_set(X))
 
-    def from_vectors(self, vectors: RealArray) -> RealArray:
-        """Matrices, shape (n, d, d), from rows of `vectors`."""
-        return self.restore(vectors)
-
     def _table(self, X: RealArray, Y: RealArray) -> RealArray:
         from scipy.spatial.distance import cdist, pdist, squareform  # take a moment to import
 

@@ -23,6 +23,7 @@ from divlearn.files.variables import (
     quote,
     text_array,
 )
+from divlearn.text import counted
 
 Column = tuple[Variable, ...]  # one array, or its training and test part
 Row = tuple[int, list[str]]  # number of the line, and cells
@@ -293,8 +294,9 @@ def _read_lines(file: BinaryIO, ending: str, length: int, argument: str, of: str
     if len(entries) != length or not all(entries):
         n_entries = sum(map(bool, entries))
         raise Refusal(
-            f"it has {n_entries} entries in {len(entries)} lines, must have one for each of "
-            f"{length} {of}; save {argument} in the order of the {of}, one per line"
+            f"it has {counted(n_entries, 'entries')} in {counted(len(entries), 'lines')}, must "
+            f"have one for each of {counted(length, of)}; save {argument} in their order, one per "
+            "line"
         )
     return text_array(entries, LARGEST_FILE)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from divlearn.checks import import_extra
 from divlearn.files.variables import Refusal, explaining, open_regular
+from divlearn.text import counted
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -88,7 +89,7 @@ class ImageFiles(Sequence[np.ndarray]):
         return _read(self.paths[as_index(index)])
 
     def __repr__(self) -> str:
-        return f"ImageFiles({len(self)} file{'s' * (len(self) != 1)})"
+        return f"ImageFiles({counted(len(self), 'files')})"
 
 
 def natural_key(path: Path) -> tuple[list[str | int], str]:

@@ -46,6 +46,7 @@ from divlearn.files.variables import (
     text_array,
 )
 from divlearn.spd import are_symmetric, check_and_learn
+from divlearn.text import counted
 
 MODEL_PAGE = "model.json"  # of the archives that `divlearn.save` writes
 _COLUMN_NAMES = (FILES, *GROUP_NAMES, *LABEL_NAMES)
@@ -229,8 +230,9 @@ def _read_table(rows: Iterator[Row], width: int, texts: dict[int, list[str]]) ->
         n_rows += 1
         if len(row) != width:
             raise Refusal(
-                f"line {line} has {len(row)} entries, must have {width} as the first one; write "
-                "one matrix per line, with commas between numbers and a point for decimals"
+                f"line {line} has {counted(len(row), 'entries')}, must have {width} as the first "
+                "one; write one matrix per line, with commas between numbers and a point for "
+                "decimals"
             )
         for column, cell in enumerate(row):
             if column in texts:
@@ -260,7 +262,7 @@ def _to_matrices(table: RealArray) -> RealArray:
             return whole
     if not triangular or not width:
         raise Refusal(
-            f"it has {width} columns of numbers, must have d * d for whole matrices or "
+            f"it has {counted(width, 'columns')} of numbers, must have d * d for whole matrices or "
             "d * (d + 1) / 2 for upper triangles; separate them by commas, leave out others, and "
             "give labels that are numbers the heading labels"
         )

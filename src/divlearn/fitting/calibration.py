@@ -1,6 +1,6 @@
 """Probabilities from scores of classes: one temperature, fitted to held-out scores."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -10,21 +10,19 @@ _RANGE = (-8.0, 8.0)  # of the logarithm of a temperature
 _LAST_STEP, _ROOT_STEPS = 1e-7, 100
 
 
-# Ways to turn decisions of a model into scores of classes, shape (n_samples, n_classes).
-Forms = Sequence[Callable[[RealArray], RealArray]]
-SCORES: Forms = (lambda decisions: decisions,)  # decisions are scores
 # The chosen form of the scores, and the temperature that divides them.
 Calibration = tuple[int, float]
 
 
-def score_all(forms: Forms, decisions: RealArray) -> RealArray:
-    """Scores of all forms, shape (n_samples, n_classes, n_forms)."""
-    return np.stack([form(decisions) for form in forms], axis=-1)
+def as_forms(scores: RealArray) -> RealArray:
+    """Give scores (n_samples, n_classes) a last axis of one form; others have several."""
+    return scores if scores.ndim == 3 else scores[..., None]
 
 
-def score_middle(forms: Forms, decisions: RealArray) -> RealArray:
-    """Scores of the middle form: all forms take long, and seldom change the order."""
-    return forms[len(forms) // 2](decisions)
+def middle_form(scores: RealArray) -> RealArray:
+    """Scores of the middle form, by which candidates are compared: all seldom differ in order."""
+    scores = as_forms(scores)
+    return scores[..., scores.shape[-1] // 2]
 
 
 def log_probabilities(scores: RealArray, form: int, temperature: float) -> RealArray:

@@ -16,6 +16,7 @@ from sklearn.utils.validation import column_or_1d, has_fit_parameter
 
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import RandomState, check_sortable
+from divlearn.text import counted
 
 Fold = tuple[Indices, Indices]
 Folds = Sequence[Fold]
@@ -131,7 +132,7 @@ def _translate(splits: Iterable[Fold], n_matrices: int, rows: Indices) -> list[F
         folds = [(train[train >= 0], held[held >= 0]) for train, held in pairs]
     except (IndexError, TypeError, ValueError) as error:
         raise ValueError(
-            f"cv must give pairs of indices, (train, test), of {n_matrices} matrices: {error}"
+            f"cv must give pairs of indices, (train, test), of n_matrices={n_matrices}: {error}"
         ) from error
     folds = [(train, held) for train, held in folds if len(held)]
     if not folds:
@@ -186,7 +187,8 @@ def check_groups(groups: ArrayLike | None, n_matrices: int) -> Labels | None:
         )
     if len(values) != n_matrices:
         raise ValueError(
-            f"groups has {len(values)} entries, must have one for each of the {n_matrices} matrices"
+            f"groups has {counted(len(values), 'entries')}, must have one for each of "
+            f"{counted(n_matrices, 'matrices')}"
         )
     return values
 

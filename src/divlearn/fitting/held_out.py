@@ -22,6 +22,7 @@ from divlearn.fitting.labelled import Checked, fit_method
 from divlearn.fitting.progress import say
 from divlearn.fitting.selection import Criterion, HeldOut, Nest, nest_folds
 from divlearn.log_vectors import log_vectors
+from divlearn.text import counted
 from divlearn.threads import count_jobs, limit_blas
 from divlearn.tolerances import LEARNING_ACCURACY
 
@@ -153,7 +154,11 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
 
     @abstractmethod
     def _decide(self, model: Model, training: _D, number: int) -> RealArray:
-        """Return decisions on the matrices that a part holds out."""
+        """Return decisions on the matrices that a part holds out.
+
+        Those of classifiers are scores, (n_matrices, n_classes), or several forms of them on a last
+        axis, of which one is chosen.
+        """
 
     @abstractmethod
     def _decide_new(self, new: Prepared) -> RealArray:
@@ -246,7 +251,8 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
         self.best_score_ = float(self.cv_results_["mean_test_score"].max())
         choice = ", ".join(f"{k} = {_short(value)}" for k, value in self.best_params_.items())
         self.message_ = (
-            f"{choice or type(self).__name__}: held-out {figure} over {len(training.folds)} folds"
+            f"{choice or type(self).__name__}: held-out {figure} over "
+            f"{counted(len(training.folds), 'folds')}"
         )
         if len(tried) > 1:
             self.message_ += f"; each has the best of {len(tried)} combinations on the other folds"

@@ -11,6 +11,8 @@ from typing import TypeVar
 
 from sklearn.base import BaseEstimator
 
+from divlearn.text import harmless
+
 Listener = Callable[[str, int, int, str], None]  # name of the steps, steps done, all steps, message
 
 _T = TypeVar("_T")
@@ -83,15 +85,19 @@ def print_progress(name: str, verbose: int) -> Iterator[None]:
         parts[steps] = f"{done} of {total} {steps}" + f", {message}" * bool(message)
         seconds, text = clock() - began, "; ".join(parts.values())
         if verbose > 1 or seconds >= due:
-            print(f"[{name}] {seconds:.0f} s: {text}", flush=True)
+            _print(name, f"{seconds:.0f} s: {text}")
             due, text = 1.1 * seconds + _INTERVAL, ""  # long work prints few lines
 
     with listen(print_step):
         yield
     if text:
-        print(f"[{name}] {clock() - began:.0f} s: {text}", flush=True)
+        _print(name, f"{clock() - began:.0f} s: {text}")
 
 
 def say(estimator: BaseEstimator, text: str) -> None:
     if estimator.verbose > 0:
-        print(f"[{type(estimator).__name__}] {text}", flush=True)
+        _print(type(estimator).__name__, text)
+
+
+def _print(name: str, text: str) -> None:
+    print(f"[{name}] {harmless(text)}", flush=True)

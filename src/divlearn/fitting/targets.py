@@ -10,11 +10,12 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite, check_array, compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import ClassWeight, check_sortable
+from divlearn.text import counted
 
 _FEW = 20  # matrices, for which any number of classes is plausible
 
@@ -27,12 +28,18 @@ def check_labels(y: ArrayLike | None, n_matrices: int, *, warn: bool = True) -> 
     check_rows(labels, n_matrices, "y")
     # Every class twice avoids a warning of too many: `keep_classes` warns, for all blocks at once.
     classes = np.repeat(find_classes(labels), 2)
-    if type_of_target(classes) == "unknown":  # an array of objects
+    kind = type_of_target(classes)
+    if kind == "unknown":  # an array of objects
         raise ValueError(
             f"Unknown label type: y has dtype {labels.dtype} and holds {classes[0]!r}, must hold "
             "numbers or text; pass y.astype(int) or y.astype(str)"
         )
-    check_classification_targets(classes)
+    if kind == "continuous":
+        number = classes[classes != np.round(classes)][0]
+        raise ValueError(
+            f"Unknown label type: continuous. y holds {number:g}, must hold classes; use a "
+            "regressor for numbers, such as SPDRegressor, or pass y.astype(str)"
+        )
     return labels
 
 
@@ -65,8 +72,9 @@ def _find_text(y: ArrayLike) -> str | None:
 def check_rows(values: Sized, n_matrices: int, name: str) -> None:
     if len(values) != n_matrices:
         raise ValueError(
-            f"{name} has {len(values)} rows, but X has {n_matrices} matrices (inconsistent numbers "
-            "of samples); pass one row per matrix"
+            f"{name} has {counted(len(values), 'rows')}, but X has "
+            f"{counted(n_matrices, 'matrices')} (inconsistent numbers of samples); pass one row "
+            "per matrix"
         )
 
 

@@ -12,16 +12,14 @@ from numpy.typing import ArrayLike
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import ClassWeight
 from divlearn.fitting.calibration import (
-    SCORES,
     Calibration,
-    Forms,
+    as_forms,
     calibrate,
     calibrate_by,
     fit_temperature,
     log_probabilities,
     log_softmax,
-    score_all,
-    score_middle,
+    middle_form,
 )
 from divlearn.fitting.held_out import (
     FoldedData,
@@ -65,7 +63,6 @@ def choose(
     held_out: HeldOut[_T],
     grid: Grid[_T],
     inner: Grid[_T],
-    forms: Forms,
     rough: HeldOut[_T] | None = None,
 ) -> Chosen[_T]:
     """Choose a candidate of a grid; without each fold, one of the inner grid, which may be cheaper.
@@ -76,7 +73,7 @@ def choose(
     folds, codes, weights = training.folds, training.data.codes, training.data.weights
     best = comparison.best(*grid)
     rows, decisions = held_out.average([best] * len(folds), len(codes))
-    scores = score_all(forms, decisions)
+    scores = as_forms(decisions)
     calibration = calibrate(scores, codes[rows], weights[rows])
     optimistic = np.exp(log_probabilities(scores, *calibration))
     chosen = [comparison.best(*inner, without=number) for number in range(len(folds))]
@@ -84,33 +81,33 @@ def choose(
     for number, decisions in enumerate(held_out.decisions(chosen)):
         other_decisions, other_rows = held_out.without(chosen[number], number)
         others = np.concatenate([rows[:0], *other_rows])
-        other_scores = score_all(forms, np.concatenate([decisions[:0], *other_decisions]))
-        scores = score_all(forms, decisions)
-        probabilities.append(calibrate_by(scores, other_scores, codes[others], weights[others]))
+        other_scores = as_forms(np.concatenate([decisions[:0], *other_decisions]))
+        known = other_scores, codes[others], weights[others]
+        probabilities.append(calibrate_by(as_forms(decisions), *known))
     rows, averaged = average_held_out(probabilities, folds, len(codes))
     _, decisions = held_out.average(chosen, len(codes))
     return Chosen(best, calibration, rows, averaged, decisions, optimistic)
 
 
-def accuracy_criterion(training: Training, forms: Forms) -> Criterion:
+def accuracy_criterion(training: Training) -> Criterion:
     """Return a function to the shares of rows in the mean accuracy of folds."""
     codes, weights = training.data.codes, training.data.weights
 
     def criterion(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
-        scores = score_middle(forms, np.concatenate(parts))
+        scores = middle_form(np.concatenate(parts))
         right = scores.argmax(axis=1) == codes[np.concatenate(rows)]
         return right * shares_of(rows, weights)
 
     return criterion
 
 
-def likelihood_criterion(training: Training, forms: Forms) -> Criterion:
+def likelihood_criterion(training: Training) -> Criterion:
     """Return a function to the shares of rows in the mean calibrated log-likelihood of folds."""
     codes, weights = training.data.codes, training.data.weights
 
     def criterion(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
         targets = codes[np.concatenate(rows)]
-        scores = score_middle(forms, np.concatenate(parts))
+        scores = middle_form(np.concatenate(parts))
         shares = shares_of(rows, weights)
         temperature, _ = fit_temperature(scores, targets, shares)
         log_likelihoods = log_softmax(scores / temperature)[np.arange(len(targets)), targets]
@@ -125,8 +122,7 @@ _CRITERIA = {"accuracy": accuracy_criterion, "likelihood": likelihood_criterion}
 class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], Generic[_T]):
     """Base of classifiers that choose their parameters on held-out data; see `HeldOutEstimator`."""
 
-    _needs_folds: ClassVar[bool] = True  # or the first candidate is taken if nothing is held out
-    _forms: ClassVar[Forms] = SCORES
+    _needs_folds: ClassVar[bool] = True
     _training = Training
     _criterion: ClassVar[str] = "likelihood"  # or "accuracy", of held-out matrices
 
@@ -161,24 +157,12 @@ class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], G
             return super().fit_training(training)
 
     def _make_criterion(self, training: Training) -> Criterion:
-        return _CRITERIA[self._criterion](training, self._forms)
+        return _CRITERIA[self._criterion](training)
 
     def _choose(self, training: Training, held_out: HeldOut[_T], grid: Grid[_T]) -> _T:
-        if not training.folds:
-            self._keep_first(training, grid.candidates[0])
-            return grid.candidates[0]
-        chosen = choose(training, held_out, grid, self._inner_grid(grid), self._forms)
+        chosen = choose(training, held_out, grid, self._inner_grid(grid))
         self._keep(training, held_out, grid, chosen)
         return chosen.best
-
-    def _keep_first(self, training: Training, first: _T) -> None:
-        self.best_params_ = self._describe(first)
-        self.calibration_ = len(self._forms) // 2, 1.0
-        self.oof_proba_ = np.full((len(training.data.y), len(self.classes_)), np.nan)
-        self._optimistic_proba = self.oof_proba_
-        self.held_out_accuracy_ = self.best_score_ = np.nan
-        self.message_ = "no class has two matrices or groups, one to hold out; nothing was chosen"
-        self.cv_results_ = {"params": [self.best_params_]}
 
     def _keep(
         self, training: Training, held_out: HeldOut[_T], grid: Grid[_T], chosen: Chosen[_T]
@@ -197,7 +181,7 @@ class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], G
         """Logarithms of `predict_proba`, exact where probabilities underflow."""
         form, temperature = self.calibration_
         decisions = self._decide_new(prepare_new(self, X))
-        return log_softmax(self._forms[form](decisions) / temperature)
+        return log_probabilities(as_forms(decisions), form, temperature)
 
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes), by held-out calibration."""

@@ -10,6 +10,7 @@ from typing import cast
 import numpy as np
 from scipy.linalg import eigh
 
+from divlearn.alpha_beta import Point
 from divlearn.arrays import Indices, RealArray, to_device_of, to_host
 from divlearn.divergence import get_member
 from divlearn.divergence.named import MEMBERS, DivergenceLike
@@ -18,7 +19,6 @@ from divlearn.log_vectors import find_centres, from_log_vectors, log_vectors
 from divlearn.sharded.blocks import Block
 from divlearn.spd import usable
 
-Point = tuple[float, float]
 Divergences = DivergenceLike | Sequence[Point]  # of atoms: a name, one pair, or several
 
 METHODS = ("class-kmeans", "kmeans", "samples", "identity")

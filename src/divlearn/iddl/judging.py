@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from divlearn.alpha_beta import Point
 from divlearn.arrays import Indices, RealArray, to_device_of, to_host
 from divlearn.divergence.named import MEMBERS
 from divlearn.fitting.checkpoint import stage
@@ -19,7 +20,7 @@ from divlearn.fitting.selection import mean_with_error
 from divlearn.heads.heads import scores_of, solve_head, solve_heads
 from divlearn.heads.losses import Loss
 from divlearn.heads.samples import FeatureMap, Head, Samples
-from divlearn.iddl.atoms import Point, Variant, are_filters
+from divlearn.iddl.atoms import Variant, are_filters
 from divlearn.iddl.objective import Settings, encode_rows
 from divlearn.iddl.training import Model, RowLosses, Split, Task, train
 from divlearn.sharded.blocks import Block

@@ -10,6 +10,7 @@ from itertools import chain, product
 
 import numpy as np
 
+from divlearn.alpha_beta import Point
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.fitting.checkpoint import staged
 from divlearn.fitting.held_out import Memo, coordinate_grid
@@ -19,7 +20,7 @@ from divlearn.fitting.selection import HeldOut, Nest, mean_with_error
 from divlearn.heads.discriminants import RDA, NoSpreadError
 from divlearn.heads.heads import solve_head
 from divlearn.heads.samples import Samples
-from divlearn.iddl.atoms import Point, Variant, are_filters
+from divlearn.iddl.atoms import Variant, are_filters
 from divlearn.iddl.judging import (
     HEAD_TOLERANCE,
     Candidate,

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from divlearn.alpha_beta import Point
 from divlearn.arrays import Indices, RealArray, on_device, to_device_of
 from divlearn.checks import check_count
 from divlearn.engines import Engine
@@ -22,11 +23,11 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import FoldedData
 from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import Labelled, fit_method
+from divlearn.fitting.prepared import prepare_once
 from divlearn.fitting.progress import say, track
 from divlearn.fitting.regression import Numbered
 from divlearn.heads.losses import LOSSES, Loss, RidgeLoss, SoftmaxLoss
 from divlearn.iddl.atoms import (
-    Point,
     Variant,
     are_filters,
     initial_filters,
@@ -52,7 +53,7 @@ from divlearn.iddl.learning import (
     train_folds,
 )
 from divlearn.iddl.objective import Settings
-from divlearn.iddl.training import Split, Task, count_workers, make_task, start_model, sum_scores
+from divlearn.iddl.training import Joined, Split, Task, count_workers, make_task, start_model
 from divlearn.log_vectors import log_vectors
 from divlearn.sharded.blocks import Block, block_in_memory, fingerprint_block, targets_block
 from divlearn.sharded.opening import is_sharded, open_shards, open_training
@@ -323,7 +324,8 @@ class IDDLPredictor(IDDLBase):
     def _scores(self, X: ArrayLike) -> RealArray:
         check_is_fitted(self)
         discriminants = getattr(self, "discriminants_", [])  # files of earlier versions have none
-        return self._map(sum_scores, X, [*self.models_, *self.starts_], discriminants)
+        join = lambda models: Joined([*models, *self.starts_], discriminants)  # noqa: E731
+        return self._map(prepare_once(self, self.models_, join).scores, X)
 
 
 def _with_heads(initial: Embedded, candidates: list[Candidate], penalty: float) -> Embedded:

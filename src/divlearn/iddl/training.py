@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property
+from itertools import groupby
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from divlearn.alpha_beta import encode_pairs
 from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
 from divlearn.checks import check_finite
 from divlearn.engines import Prepared
@@ -218,94 +220,73 @@ class Discriminant:
     gaussians: Quadratic
 
 
-def sum_scores(
-    block: Block, models: Sequence[Model], discriminants: Sequence[Discriminant]
-) -> RealArray:
-    """Add scores of discriminants to the mean of those of models."""
-    n = len(block)
-    if n > _CHUNK:
-        chunks = [np.arange(start, min(start + _CHUNK, n)) for start in range(0, n, _CHUNK)]
-        scores = [sum_scores(block.only(rows), models, discriminants) for rows in chunks]
-        return np.concatenate(scores)
-    features = _embed_all(block, models)
-    head, gaussians = _join(tuple(models), tuple(discriminants))
-    total = scores_of(head, features)
-    for discriminant, columns, quadratic in gaussians:
-        selected = features[:, to_device_of(columns, features)]
-        total += discriminant.weight * quadratic.quadratic_part(selected)
-    return to_host(total)
+class Joined:
+    """Models and discriminants as one function of matrices, which predictions prepare once."""
+
+    def __init__(self, models: Sequence[Model], discriminants: Sequence[Discriminant]) -> None:
+        order = sorted(range(len(models)), key=lambda i: models[i].atoms.shape[2])
+        self._models = [models[i] for i in order]
+        # Sum up all linear functions of the features of all models, and list what is not linear.
+        heads = [model.head[0] for model in self._models]
+        weights = np.concatenate(heads, axis=1) / len(models)
+        bias = np.mean([model.head[1] for model in models], axis=0)
+        owners = np.repeat(order, [head.shape[1] for head in heads])
+        self._gaussians = []
+        for discriminant in discriminants:
+            columns = np.concatenate([np.flatnonzero(owners == i) for i in discriminant.models])
+            quadratic = discriminant.gaussians.compact()
+            weights[:, columns] += discriminant.weight * quadratic.linear.coefficients
+            bias = bias + discriminant.weight * quadratic.linear.offsets
+            self._gaussians.append((discriminant.weight, columns, quadratic))
+        self._head = weights, bias
+
+    def scores(self, block: Block) -> RealArray:
+        """Add scores of discriminants to the mean of those of models."""
+        n = len(block)
+        if n > _CHUNK:
+            chunks = [np.arange(start, min(start + _CHUNK, n)) for start in range(0, n, _CHUNK)]
+            return np.concatenate([self.scores(block.only(rows)) for rows in chunks])
+        if n > _SMALL_BATCH:
+            parts = [model.embed(block) for model in self._models]
+        else:
+            parts = [_embed_few(block, *stacked) for stacked in self._stacked]
+        features = np.concatenate(parts, axis=1)
+        total = scores_of(self._head, features)
+        for weight, columns, quadratic in self._gaussians:
+            selected = features[:, to_device_of(columns, features)]
+            total += weight * quadratic.quadratic_part(selected)
+        return to_host(total)
+
+    @cached_property
+    def _stacked(self) -> list[tuple[Model, Prepared]]:
+        """All models of each rank as one, since a call takes longer than work on few matrices."""
+        by_rank = groupby(self._models, lambda model: model.atoms.shape[2])
+        stacked = [_stack(list(models)) for _, models in by_rank]
+        return [(model, Prepared.checked(model.atoms)) for model in stacked]
 
 
-@lru_cache(maxsize=4)
-def _join(
-    models: tuple[Model, ...], discriminants: tuple[Discriminant, ...]
-) -> tuple[Head, list[tuple[Discriminant, Indices, Quadratic]]]:
-    """Sum all linear functions of the features of all models, and list what is not linear."""
-    order = _order_by_rank(models)
-    heads = [models[i].head[0] for i in order]
-    weights = np.concatenate(heads, axis=1) / len(models)
-    bias = np.mean([model.head[1] for model in models], axis=0)
-    owners = np.repeat(order, [head.shape[1] for head in heads])
-    gaussians = []
-    for discriminant in discriminants:
-        columns = np.concatenate([np.flatnonzero(owners == i) for i in discriminant.models])
-        quadratic = discriminant.gaussians.compact()
-        weights[:, columns] += discriminant.weight * quadratic.linear.coefficients
-        bias = bias + discriminant.weight * quadratic.linear.offsets
-        gaussians.append((discriminant, columns, quadratic))
-    return (weights, bias), gaussians
+def _stack(models: Sequence[Model]) -> Model:
+    """Make a model, without a head, of the atoms of models of one rank."""
+    atoms, alpha, beta = (
+        np.concatenate([getattr(model, name) for model in models])
+        for name in ("atoms", "alpha", "beta")
+    )
+    offset, units = None, None
+    standardised = [(m.offset, *m.units) for m in models if m.units is not None]
+    if standardised:
+        offset, mean, scale = map(np.concatenate, zip(*standardised, strict=True))
+        units = mean, scale
+    return Model(atoms, alpha, beta, offset, units, (np.zeros((0, 0)), np.zeros(0)))
 
 
-def _order_by_rank(models: Sequence[Model]) -> list[int]:
-    return sorted(range(len(models)), key=lambda i: models[i].atoms.shape[2])
-
-
-def _embed_all(block: Block, models: Sequence[Model]) -> RealArray:
-    """Compute the features of all models, in the order of their ranks."""
-    if len(block) > _SMALL_BATCH:
-        features = [models[i].embed(block) for i in _order_by_rank(models)]
-    else:
-        # The overhead of a call exceeds the work on few matrices: models of one rank share a call.
-        features = [embed(block) for embed in _stack_models(tuple(models))]
-    return np.concatenate(features, axis=1)
-
-
-def _make_embedding(model: Model) -> Callable[[Block], RealArray]:
-    """Make a function that computes features of few matrices and prepares the atoms once."""
-    atoms, pairs = Prepared.checked(model.atoms), np.stack([model.beta, model.alpha])
-    swaps = not are_filters(model.atoms) and bool((pairs == pairs[:, :1]).all())
-
-    def embed(block: Block) -> RealArray:
-        engine = block.engine
-        if not swaps or on_device(block.data.device_matrices):
-            return model.embed(block)
-        # D^(a,b)(X || B) = D^(b,a)(B || X): engines are at their best on much data and few atoms.
-        data = atoms.cached(engine.name, lambda: engine.keep(atoms))
-        swapped = np.repeat(pairs[:, :1], len(block), axis=1)
-        V = np.moveaxis(engine.encode(data, block.data, *swapped), 1, 0)
-        return FeatureMap(model.offset, model.units).compute(V.reshape(len(block), -1))
-
-    return embed
-
-
-@lru_cache(maxsize=4)  # for estimators that predict in turn
-def _stack_models(models: tuple[Model, ...]) -> list[Callable[[Block], RealArray]]:
-    """For each rank, make a function to the features of all its models."""
-    embeddings = []
-    for rank in sorted({model.atoms.shape[2] for model in models}):
-        members = [model for model in models if model.atoms.shape[2] == rank]
-        atoms, alpha, beta = (
-            np.concatenate([getattr(model, name) for model in members])
-            for name in ("atoms", "alpha", "beta")
-        )
-        offset, units = None, None
-        standardised = [(m.offset, *m.units) for m in members if m.units is not None]
-        if standardised:
-            offset, mean, scale = map(np.concatenate, zip(*standardised, strict=True))
-            units = mean, scale
-        stacked = Model(atoms, alpha, beta, offset, units, (np.zeros((0, 0)), np.zeros(0)))
-        embeddings.append(_make_embedding(stacked))
-    return embeddings
+def _embed_few(block: Block, model: Model, atoms: Prepared) -> RealArray:
+    """Compute features of few matrices, from atoms that stay prepared if their pairs are equal."""
+    pairs = np.stack([model.alpha, model.beta], axis=2)
+    unequal = are_filters(model.atoms) or bool((pairs != pairs[0]).any())
+    if unequal or on_device(block.data.device_matrices):
+        return model.embed(block)
+    V = encode_pairs(block.engine, block.data, atoms, pairs[0])
+    return FeatureMap(model.offset, model.units).compute(V.reshape(len(block), -1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Literal
 
+from divlearn.alpha_beta import Point
 from divlearn.arrays import RealArray
 from divlearn.judge.significance import SIGNIFICANT, say_too_few
-from divlearn.likelihood.members import Point
+from divlearn.text import harmless
 
 MEAN, NEIGHBOUR, LEARNED = "nearest mean", "nearest neighbour", "learned nearest neighbour"
 
@@ -19,7 +20,7 @@ class Summarised:
     """A result whose `summary()` is shown by notebooks."""
 
     def _repr_html_(self) -> str:
-        return f"<p>{escape(self.summary())}</p>"  # type: ignore[attr-defined]
+        return f"<p>{escape(harmless(self.summary()))}</p>"  # type: ignore[attr-defined]
 
 
 def format_point(point: Sequence[float]) -> str:

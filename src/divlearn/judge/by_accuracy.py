@@ -5,6 +5,7 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
+from divlearn.alpha_beta import Point
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.engines import Engine, Prepared
 from divlearn.fitting.progress import track
@@ -27,7 +28,6 @@ from divlearn.judge.significance import (
     p_above_chance,
     standard_error,
 )
-from divlearn.likelihood.members import Point
 from divlearn.means import (
     Slope,
     arithmetic_mean,

@@ -13,6 +13,7 @@ from divlearn.checks import check_sortable
 from divlearn.datasets.dataset import find_copies
 from divlearn.judge.answer import Summarised
 from divlearn.spd import CANCELLING, find_not_definite, rows_cancel
+from divlearn.text import counted
 
 _ILL_CONDITIONED = 1e10
 _UNIT_RATIO = 1e6  # of traces
@@ -89,9 +90,9 @@ class Diagnosis(Summarised):
 
     def summary(self) -> str:
         """Summarise the diagnosis in one sentence."""
-        text = f"{self.n_matrices} matrices of size {self.size}"
+        text = f"{counted(self.n_matrices, 'matrices')} of size {self.size}"
         if self.classes:
-            text += f", {len(self.classes)} class{'es' * (len(self.classes) > 1)}"
+            text += f", {counted(len(self.classes), 'classes')}"
         listed = (finding for finding in self.findings if finding.severe or self.healthy)
         kinds = ", ".join(finding.kind for finding in listed)
         if not self.healthy:

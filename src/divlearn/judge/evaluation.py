@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.metrics import confusion_matrix
 
 from divlearn.arrays import Indices, Labels, RealArray
@@ -221,10 +221,17 @@ def evaluate(
     >>> print(evaluate(X, y, {"nearest mean": DivergenceMDM("airm")}, cv=3).summary())
     nearest mean has an accuracy of ...% +- ...% on 60 held-out matrices.
     """
-    data = check_folded(X, y, groups, regularize)
     classifiers = default_classifiers(random_state) if classifiers is None else classifiers
     if not classifiers or not isinstance(classifiers, Mapping):
         raise ValueError(f"classifiers={classifiers!r} must be a dict of >= 1 estimators by name")
+    for name, classifier in classifiers.items():
+        if isinstance(classifier, BaseEstimator) and is_regressor(classifier):
+            raise ValueError(
+                f"classifiers[{name!r}] is a {type(classifier).__name__}, which predicts numbers, "
+                "must predict classes; judge regressors by "
+                'sklearn.model_selection.cross_validate(model, X, y, scoring="r2")'
+            )
+    data = check_folded(X, y, groups, regularize)
     with user_call(), print_progress("evaluate", verbose):
         return _cross_validate(classifiers, data, data.folds(cv, random_state), regularize)
 

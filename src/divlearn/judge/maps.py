@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from divlearn.alpha_beta import Point
 from divlearn.arrays import Indices, RealArray, as_axis
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import number_units
@@ -16,9 +17,9 @@ from divlearn.hermitian import real_form
 from divlearn.judge import significance
 from divlearn.judge.answer import Summarised, format_point
 from divlearn.judge.significance import PairedComparison
-from divlearn.likelihood.members import Point
 from divlearn.nearest.plane import NAMED, Flags, draw_judged, judge_neighbors, rank_best
 from divlearn.spd import check_spd
+from divlearn.text import counted
 from divlearn.tolerances import LEARNING_ACCURACY
 
 _DEFAULT_GRID = np.arange(17) / 8  # exact in binary, and every named point lies on it
@@ -108,7 +109,7 @@ class PlaneMap(Summarised):
         if lowest == highest:
             return f"All {accuracy.size} points of the grid have the accuracy {highest:.1%}."
         n_ties = len(self.best_points) - 1
-        ties = f" ({n_ties} other{'s' * (n_ties > 1)} tie)" if n_ties else ""
+        ties = f" ({counted(n_ties, 'others')} tie)" if n_ties else ""
         text = (
             f"Leave-one-out accuracy over {accuracy.size} points is from {lowest:.1%} to "
             f"{highest:.1%}, the highest at {format_point(self.best)}{ties}."

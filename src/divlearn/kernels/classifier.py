@@ -1,8 +1,4 @@
-"""Support vector machines whose parameters are chosen by cross-validation; divergence kernels.
-
-The notes of `DivergenceKernelClassifier` have the formula for scores of classes. The larger the
-sharpness A, the closer is the loss of a class to a count of its lost decisions.
-"""
+"""Support vector machines whose parameters are chosen by cross-validation; divergence kernels."""
 
 from __future__ import annotations
 
@@ -12,14 +8,13 @@ from itertools import product
 from numbers import Real
 from typing import TypeAlias
 
-import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.svm import SVC
 
+from divlearn.alpha_beta import Point
 from divlearn.arrays import Indices, RealArray, as_axis, to_host
 from divlearn.checks import ClassWeight, RandomState
 from divlearn.engines import Engine, Prepared
-from divlearn.fitting.calibration import Forms, score_all
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Memo
 from divlearn.fitting.labelled import prepare_new
@@ -28,8 +23,10 @@ from divlearn.fitting.training import Chosen, Grid, HeldOutClassifier, Training
 from divlearn.kernels import tables
 from divlearn.kernels.kernel import DivergenceKernel
 from divlearn.kernels.machines import (
+    SHARPNESSES,
     LeastSquares,
     PairMachine,
+    couple,
     decide_pairs,
     fit_pairs,
     fit_svc,
@@ -37,7 +34,6 @@ from divlearn.kernels.machines import (
     on_landmarks,
 )
 from divlearn.kernels.tables import (
-    Point,
     are_many,
     by_class,
     cut,
@@ -58,46 +54,9 @@ POINTS: tuple[Point, ...] = (
     (2.0, 2.0),
     (0.0, 1.0),
 )
-SHARPNESSES = (3.0, 10.0, 30.0)  # below 3 a lost decision costs too little, and accuracy is lost
-_FEW_PAIRS = 21  # of 7 classes: their scores of three forms are as many
-_MARGIN = 0.2  # the loss, in units of decisions, at which scores begin to fall slowly
 
 Candidate = tuple[tuple[str, float], ...]  # names of parameters, and values
 Machine: TypeAlias = SVC | PairMachine | LeastSquares
-
-
-def couple(decisions: RealArray, sharpness: float) -> RealArray:
-    """Score classes: (n_samples, n_pairs), or (n_samples,) for two, to (n_samples, n_classes)."""
-    # Pairs are those of `numpy.triu_indices`, positive for the first class of a pair; with two
-    # classes a decision is positive for the second: the conventions of `sklearn.svm.SVC`.
-    if decisions.ndim == 1:
-        return np.stack([-decisions, decisions], axis=1) / 2
-    n_classes = round((1 + np.sqrt(1 + 8 * decisions.shape[1])) / 2)
-    pairs, start = decisions.T, 0  # rows are contiguous in decisions of a machine
-    losses = np.zeros((n_classes, pairs.shape[1]))
-    for k in range(n_classes - 1):  # against all later classes
-        margins = sharpness * pairs[start : start + n_classes - 1 - k]
-        # log(1 + e^-x); `log1p` takes longer, and sums do not need its digits.
-        logistic = np.log(1 + np.exp(-np.abs(margins))) - np.minimum(margins, 0)
-        losses[k] += logistic.sum(axis=0)
-        losses[k + 1 :] += logistic + margins
-        start += n_classes - 1 - k
-    # The logarithm gives most weight to the first lost decisions; 40 and 60 differ little.
-    return -np.log1p(losses.T / (_MARGIN * sharpness))
-
-
-def score_form(form: int, decisions: RealArray) -> RealArray:
-    """Score classes by decisions between pairs; models on landmarks return scores of every form."""
-    return decisions[..., form] if decisions.ndim == 3 else couple(decisions, SHARPNESSES[form])
-
-
-COUPLED: Forms = tuple(partial(score_form, form) for form in range(len(SHARPNESSES)))
-
-
-def compact(decisions: RealArray) -> RealArray:
-    """Return scores of all forms instead of decisions between pairs if these take more memory."""
-    is_larger = decisions.ndim == 2 and decisions.shape[1] > _FEW_PAIRS
-    return score_all(COUPLED, decisions) if is_larger else decisions
 
 
 def other_penalties(best: Candidate, penalties: Sequence[float]) -> list[Candidate]:
@@ -106,9 +65,8 @@ def other_penalties(best: Candidate, penalties: Sequence[float]) -> list[Candida
 
 
 class MachineClassifier(HeldOutClassifier[Candidate]):
-    """Base of classifiers whose decisions are those of a machine, between pairs of classes."""
+    """Base of classifiers with a machine that decides between pairs of classes; see `couple`."""
 
-    _forms = COUPLED
     _criterion = "accuracy"
 
     def decision_function(self, X: ArrayLike) -> RealArray:
@@ -116,10 +74,7 @@ class MachineClassifier(HeldOutClassifier[Candidate]):
         return self._class_scores(self._decide_new(prepare_new(self, X)))
 
     def _class_scores(self, decisions: RealArray) -> RealArray:
-        form, _ = self.calibration_
-        if decisions.ndim == 1:
-            return decisions
-        scores = COUPLED[form](decisions)
+        scores = decisions[..., self.calibration_[0]]
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
 
@@ -311,13 +266,13 @@ class DivergenceKernelClassifier(MachineClassifier):
             return machine.decide(decay(table[held], scale))
         support = _learned_rows(training, number)[machine.support_]
         kernel = cut(shared_kernel(training, table, scale, candidate[:2]), held, support)
-        return compact(decide_pairs(machine, kernel))
+        return couple(decide_pairs(machine, kernel))
 
     def _decide_new(self, new: Prepared) -> RealArray:
         kernel = self.kernel_.transform_prepared(new)
         if isinstance(self.svc_, LeastSquares):
             return self.svc_.decide(kernel)
-        return decide_pairs(self.svc_, kernel[:, self.svc_.support_])
+        return couple(decide_pairs(self.svc_, kernel[:, self.svc_.support_]))
 
     def _keep(
         self,

@@ -12,6 +12,7 @@ from divlearn import tolerances
 from divlearn.arrays import RealArray
 from divlearn.divergence import ABDivergence, Divergence, EmbeddedMetric
 from divlearn.kernels.tables import symmetric_point
+from divlearn.text import counted
 
 _ROUNDING = 1e-12  # of a multiple of one half
 
@@ -55,7 +56,7 @@ class Definiteness:
             f"smallest eigenvalue {self.smallest:.2g} of the largest, "
             f"{self.smallest_centred:.2g} after centring"
         )
-        where = f"{verdict}: {self.reason}. On these {self.n_matrices} matrices it is"
+        where = f"{verdict}: {self.reason}. On {counted(self.n_matrices, 'matrices')} it is"
         if self.on_data:
             return f"{where} positive semi-definite up to rounding ({sizes})."
         if self.smallest_centred >= -self.tolerance:

@@ -21,6 +21,8 @@ from divlearn.kernels.tables import cut, decay
 _TOLERANCE = 1e-3  # that of SVC
 _BLOCK = 4096  # matrices whose kernels are held at a time
 _RIDGE = 1e-12  # relative to sums of kernels, since landmarks may be equal
+SHARPNESSES = (3.0, 10.0, 30.0)  # below 3 a lost decision costs too little, and accuracy is lost
+_MARGIN = 0.2  # the loss, in units of decisions, at which scores begin to fall slowly
 FLOORS = (0.003, 0.03, 0.3)  # of estimated shares; their logarithms are scores
 
 
@@ -74,6 +76,31 @@ def decide_pairs(machine: SVC | PairMachine, kernel: RealArray) -> RealArray:
     for pairs, (start, end) in zip(_pairs_of(n_classes), pairwise(ends), strict=True):
         decisions[pairs] += coefficients[:, start:end] @ kernel[:, start:end].T
     return decisions.T
+
+
+def couple(decisions: RealArray) -> RealArray:
+    """Score classes by decisions of `SVC`, shape (n_samples, n_classes, n_sharpnesses).
+
+    The notes of `DivergenceKernelClassifier` have the formula. The larger the sharpness, the closer
+    is the loss of a class to a count of its lost decisions.
+    """
+    # Decisions are (n_samples, n_pairs), for the pairs of `numpy.triu_indices` and positive for the
+    # first class of a pair. Those of two classes are (n_samples,), and positive for the second.
+    if decisions.ndim == 1:
+        return np.stack([np.stack([-decisions, decisions]) / 2] * len(SHARPNESSES)).T
+    sharpnesses = np.array(SHARPNESSES)[:, None, None]
+    n_classes = round((1 + np.sqrt(1 + 8 * decisions.shape[1])) / 2)
+    pairs, start = decisions.T, 0  # rows are contiguous in decisions of a machine
+    losses = np.zeros((len(SHARPNESSES), n_classes, pairs.shape[1]))
+    for k in range(n_classes - 1):  # against all later classes
+        margins = sharpnesses * pairs[start : start + n_classes - 1 - k]
+        # log(1 + e^-x); `log1p` takes longer, and sums do not need its digits.
+        logistic = np.log(1 + np.exp(-np.abs(margins))) - np.minimum(margins, 0)
+        losses[:, k] += logistic.sum(axis=1)
+        losses[:, k + 1 :] += logistic + margins
+        start += n_classes - 1 - k
+    # The logarithm gives most weight to the first lost decisions; 40 and 60 differ little.
+    return -np.log1p(losses / (_MARGIN * sharpnesses)).T
 
 
 @lru_cache(maxsize=1)

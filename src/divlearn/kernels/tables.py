@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from divlearn.alpha_beta import nonnegative_point
+from divlearn.alpha_beta import Point, encode_pairs, keep_prepared, nonnegative_point
 from divlearn.arrays import Indices, RealArray
 from divlearn.divergence import ABDivergence, Divergence, EmbeddedMetric
 from divlearn.engines import Engine, Prepared
@@ -18,8 +18,6 @@ from divlearn.fitting.held_out import FoldedData, Memo
 from divlearn.fitting.prepared import prepare_once
 from divlearn.fitting.progress import track
 from divlearn.threads import side_by_side
-
-Point = tuple[float, float]
 
 _BLOCKS = 16  # of a square table; only those on and below the diagonal are computed
 _ROWS = 1024  # of a block of a table with landmarks
@@ -121,24 +119,16 @@ def cross_tables(
 
 def cross_table(engine: Engine, X: Prepared, Y: Prepared, point: Point) -> RealArray:
     """Symmetrised divergences of every matrix of X to every matrix of Y, shape (n_X, n_Y)."""
-    dtype = np.result_type(X.dtype, Y.dtype)
-
-    def prepare(data: Prepared) -> Prepared:
-        return engine.prepare(Prepared.checked(data.matrices.astype(dtype, copy=False)))
-
-    if X.n_matrices >= Y.n_matrices:
-        return _both_directions(engine, prepare(X), Y.matrices, [point])[0]()
-    # Engines are fastest on much data and few atoms.
-    data = Y.cached((engine.name, dtype), lambda: prepare(Y))
-    n_entries = X.n_matrices * Y.working[:, 0].size
-    if sum(point) == 1 or n_entries > _SPECTRUM_ENTRIES or dtype != np.float64:
-        return _both_directions(engine, data, X.matrices, [point])[0]().T
+    both = [point, point[::-1]][: len(set(point))]
+    few = X.n_matrices < Y.n_matrices and X.n_matrices * Y.working[:, 0].size <= _SPECTRUM_ENTRIES
+    if sum(point) == 1 or not few or np.result_type(X.dtype, Y.dtype) != np.float64:
+        return encode_pairs(engine, X, Y, both).mean(axis=2)
     # Estimators with the same training matrices share the spectra; the array in the cache keeps
     # its id from being that of another.
     key = "spectra", id(Y.working), repr(engine)
+    data = keep_prepared(engine, Y, X.dtype)
     t, _ = X.cached(key, lambda: (engine.spectra(data, X), Y.working))
-    both = np.array([point, point[::-1]][: len(set(point))])
-    values = evaluate_plane(t.reshape(-1, X.d), both).mean(axis=1)
+    values = evaluate_plane(t.reshape(-1, X.d), np.array(both)).mean(axis=1)
     return values.reshape(t.shape[:2]).T
 
 

@@ -19,6 +19,7 @@ from divlearn.likelihood.normalizer import check_family, log_normalizer, smalles
 from divlearn.means import check_spread, mean_abld
 from divlearn.spd import check_spd
 from divlearn.spectral import abld_scalar
+from divlearn.text import counted
 from divlearn.threads import limit_blas
 
 _LARGEST_PARAMETER = 8.0  # beyond it members differ little: D depends on c t only
@@ -47,7 +48,7 @@ class LikelihoodFit:
         return (
             f"Most likely: alpha = {self.alpha:.3g}, beta = {self.beta:.3g}, kappa = "
             f"{self.kappa:.3g} (log-likelihood {self.log_likelihood:.4g} per matrix); "
-            f"{self.message} ({self.n_iter} iterations)."
+            f"{self.message} ({counted(self.n_iter, 'iterations')})."
         )
 
     def log_density(self, X: ArrayLike | Prepared, *, engine: str | Engine = "auto") -> RealArray:
@@ -204,7 +205,7 @@ class _Profile:
         )
         if not centroid.objective > _SMALLEST_DIVERGENCE:
             raise ValueError(
-                f"X has {self.data.n_matrices} matrices that are all equal, must hold at least two "
+                f"X has n_matrices={self.data.n_matrices}, all equal, must hold at least two "
                 "that differ: the likelihood is unbounded; pass other matrices"
             )
         check_spread(centroid.objective, alpha, beta)

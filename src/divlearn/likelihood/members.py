@@ -13,12 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from divlearn.alpha_beta import nonnegative_point
+from divlearn.alpha_beta import Point, nonnegative_point
 from divlearn.arrays import RealArray
 from divlearn.divergence import DivergenceLike, get_member
 from divlearn.divergence.named import plain_name
-
-Point = tuple[float, float]
 
 _LARGEST_DIFFERENCE = 8.0  # beyond it members differ little: D depends on c t only
 _LARGEST_PRODUCT = 64.0

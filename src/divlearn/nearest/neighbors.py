@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise, product
 from typing import Annotated, ClassVar, Self
@@ -14,11 +13,11 @@ from sklearn.base import BaseEstimator
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
+from divlearn.alpha_beta import keep_prepared
 from divlearn.arrays import Indices, Labels, RealArray, to_host
 from divlearn.checks import RandomState, check_count, check_name
 from divlearn.divergence import (
     LOG_EUCLIDEAN,
-    ABDivergence,
     Divergence,
     DivergenceLike,
     EmbeddedMetric,
@@ -219,7 +218,8 @@ def _find_nearest(
     distances: RealArray = np.empty((len(queries), 0))
     neighbors: Indices = np.empty((len(queries), 0), dtype=np.intp)
     for number, block in enumerate(blocks):
-        table = _table(divergence, prepared, block, engine)
+        known = keep_prepared(engine, block, prepared.dtype)
+        table = divergence.pairwise(prepared, known, squared=False, engine=engine)
         columns = np.broadcast_to(np.arange(block.n_matrices), table.shape)
         if k < block.n_matrices:
             order = np.argpartition(table, k - 1, axis=1)[:, :k]
@@ -230,15 +230,6 @@ def _find_nearest(
             np.hstack([distances, to_host(table)]), np.hstack([neighbors, columns]), k
         )
     return distances, neighbors
-
-
-def _table(divergence: Divergence, queries: Prepared, block: Prepared, engine: Engine) -> RealArray:
-    if not isinstance(divergence, ABDivergence) or queries.n_matrices >= block.n_matrices:
-        return divergence.pairwise(queries, block, squared=False, engine=engine)
-    # D^(a,b)(X || Y) = D^(b,a)(Y || X): engines are fastest on much data, prepared once.
-    reverse = replace(divergence, alpha=divergence.beta, beta=divergence.alpha)
-    data = block.cached(engine.name, lambda: engine.prepare(block))
-    return reverse.pairwise(data, queries, squared=False, engine=engine).T
 
 
 def _take_nearest(distances: RealArray, neighbors: Indices, k: int) -> tuple[RealArray, Indices]:

@@ -13,7 +13,7 @@ from divlearn.checks import check_finite
 from divlearn.divergence import LOG_EUCLIDEAN, ABDivergence, Divergence
 from divlearn.engines import Engine, Prepared
 from divlearn.engines.plane import evaluate_plane
-from divlearn.fitting.calibration import SCORES, fit_temperature
+from divlearn.fitting.calibration import fit_temperature
 from divlearn.fitting.folds import Fold
 from divlearn.fitting.held_out import shares_of
 from divlearn.fitting.selection import Criterion, HeldOut
@@ -70,14 +70,14 @@ def choose_divergence(
     held_out = HeldOut(decide, criterion, folds, training.nest, nested=False, margin=_MARGIN)
     exact = HeldOut(decide_exactly, criterion, folds, training.nest, nested=False)
     grid = Grid(candidates)
-    chosen = choose(training, exact, grid, grid, SCORES, held_out)
+    chosen = choose(training, exact, grid, grid, held_out)
     return chosen, units[chosen.best], _tabulate(training, held_out)
 
 
 def _tabulate(training: Training, held_out: HeldOut[int]) -> dict[str, RealArray | Labels]:
     """Tabulate held-out figures of all candidates."""
     candidates, folds = range(len(CANDIDATES)), training.folds
-    criterion, rows = accuracy_criterion(training, SCORES), [held for _, held in folds]
+    criterion, rows = accuracy_criterion(training), [held for _, held in folds]
     accuracies = [criterion(held_out.decisions([c] * len(folds)), rows).sum() for c in candidates]
     return {
         "divergence": np.array([divergence.name for divergence in CANDIDATES]),

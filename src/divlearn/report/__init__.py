@@ -9,7 +9,7 @@ from divlearn.report.displays import (
     PlaneDisplay,
     WeightsDisplay,
 )
-from divlearn.report.fitted import classifier_page, cluster_page
+from divlearn.report.fitted import classifier_page, cluster_page, say_clusters
 from divlearn.report.page import Page
 from divlearn.report.results import page_of
 
@@ -25,4 +25,5 @@ __all__ = [
     "classifier_page",
     "cluster_page",
     "page_of",
+    "say_clusters",
 ]

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.decomposition import PCA
 from sklearn.utils.validation import check_is_fitted
 
+from divlearn.alpha_beta import Point
 from divlearn.arrays import RealArray
 from divlearn.checks import import_extra
 from divlearn.cluster.agreement import centers_of
@@ -18,11 +19,11 @@ from divlearn.fitting.labelled import check_new
 from divlearn.judge.answer import WhichDivergence, format_point
 from divlearn.judge.evaluation import Evaluation
 from divlearn.judge.maps import PlaneMap, plane_map
-from divlearn.likelihood.members import Point
 from divlearn.log_vectors import log_vectors
 from divlearn.nearest.plane import NAMED
 from divlearn.report.figures import correlations
 from divlearn.report.planes import LEVELS, TITLES, edges, label_side, learned_points
+from divlearn.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,7 +87,9 @@ class EvaluationDisplay(Display):
         ax = self._set_axes(ax, (7.0, 1.2 + 0.4 * len(rows)))
         draw_ranking(ax, rows, [BEST, *[COLOUR] * (len(rows) - 1)])
         ax.set_xlabel("accuracy in %, with its standard error")
-        ax.set_title(f"{self.evaluation.n_matrices} matrices, {self.evaluation.n_folds} folds")
+        ax.set_title(
+            f"{self.evaluation.n_matrices} matrices, {counted(self.evaluation.n_folds, 'folds')}"
+        )
         return self
 
 
@@ -285,7 +288,7 @@ def _describe(plane: PlaneMap | WhichDivergence) -> _MapContent:
     sample = f"{plane.n_matrices} matrices"
     if isinstance(plane, PlaneMap):
         n_ties = len(plane.best_points) - 1
-        ties = f"  ({n_ties} other{'s' * (n_ties > 1)} tie)" if n_ties else ""
+        ties = f"  ({counted(n_ties, 'others')} tie)" if n_ties else ""
         largest_error = 100 * plane.standard_error.max()
         return _MapContent(
             100 * plane.accuracy,

@@ -34,6 +34,7 @@ from divlearn.report.sections import (
     text_section,
 )
 from divlearn.spd import check_spd
+from divlearn.text import counted
 
 _BASELINES = ("1-NN, AIRM", "linear SVM, log-Euclidean")
 _MAX_COMPARED = 3000  # matrices that baselines are fitted to; pairs of more take minutes
@@ -214,11 +215,9 @@ def cluster_page(
     labels: Indices,
     classes: Labels | None,
     agreement: Mapping[str, float],
+    headline: str,
     summary: str,
     bics: Mapping[int, float] | None = None,
-    *,
-    groups: Labels | None = None,
-    stability: float = math.nan,
 ) -> Page:
     """Make the page of clusters: centres, progress, and agreement with classes.
 
@@ -228,13 +227,9 @@ def cluster_page(
     labels : ndarray of int, shape (n_matrices,), clusters of the matrices.
     classes : ndarray, shape (n_matrices,), or None, true classes.
     agreement : mapping of str to float, scores by name.
-    summary : str, text below the answer.
+    headline : str, the answer, see `say_clusters`.
+    summary : str, text below it.
     bics : mapping of int to float, optional, BIC by number of clusters.
-    groups : ndarray, shape (n_matrices,), optional
-        Matrices of one group are dependent, and count as one in the test of agreement.
-    stability : float, optional
-        Adjusted Rand index of clusters of random halves of the matrices, shown if there are no
-        classes.
 
     Examples
     --------
@@ -242,7 +237,8 @@ def cluster_page(
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(3, 20, 3, separation=12, random_state=0)
     >>> model = ABKMeans(3, random_state=0).fit(X)
-    >>> cluster_page(model, model.labels_, y, {"F1": 1.0}, "").sentence
+    >>> headline, evidence = say_clusters(model.labels_, y)
+    >>> cluster_page(model, model.labels_, y, {"F1": 1.0}, headline, evidence).sentence
     '3 clusters agree with the classes better than chance: the adjusted Rand index is 1.00, ...'
     """
     centers = centers_of(model)
@@ -255,14 +251,13 @@ def cluster_page(
         sections.append(curves_section("Number of clusters", curve, "clusters", "BIC", note))
     if hasattr(model, "history_"):
         sections.append(_progress(model.history_))
-    headline, evidence = say_clusters(labels, classes, groups, stability)
-    return Page("Clusters", headline, sections, f"{evidence}\n{summary}")
+    return Page("Clusters", headline, sections, summary)
 
 
 def _draw_centers(centers: RealArray, labels: Indices) -> Section:
     sizes = np.bincount(labels, minlength=len(centers))
     names = [f"cluster {k}" for k in range(len(sizes))]
-    texts = [f"{size} matrices" for size in sizes]
+    texts = [counted(size, "matrices") for size in sizes]
     note = "The centre of every cluster, drawn as correlations; the largest cluster first."
     return matrices_section("Centres", centers, sizes, names, texts, note)
 
@@ -273,11 +268,22 @@ def say_clusters(
     groups: Labels | None = None,
     stability: float = math.nan,
 ) -> tuple[str, str]:
-    """Say how well clusters agree with classes or how stable they are; then the evidence."""
+    """Say how well clusters agree with classes or how stable they are; then the evidence.
+
+    Parameters
+    ----------
+    labels : ndarray of int, shape (n_matrices,), clusters of the matrices.
+    classes : ndarray, shape (n_matrices,), optional, true classes.
+    groups : ndarray, shape (n_matrices,), optional
+        Matrices of one group are dependent, and count as one in the permutation test of agreement.
+    stability : float, optional
+        Adjusted Rand index of clusters of random halves of the matrices, said if there are no
+        classes.
+    """
     sizes = np.bincount(labels)
     sizes = sizes[sizes > 0]
     if len(sizes) == 1:
-        return f"All {len(labels)} matrices are in one cluster.", ""
+        return f"The one cluster has {counted(len(labels), 'matrices')}.", ""
     counts = f"{len(labels)} matrices, {sizes.min()} to {sizes.max()} in a cluster"
     scale = "where 1 is perfect and 0 is chance"
     if classes is not None:

@@ -10,7 +10,6 @@ import json
 import math
 import os
 import platform
-import re
 import shlex
 import sys
 from base64 import b64encode
@@ -29,6 +28,7 @@ from divlearn.checks import import_extra
 from divlearn.models.storage import libraries
 from divlearn.report.figures import CLEAR, plotly
 from divlearn.report.sections import Section, repeat_section
+from divlearn.text import harmless
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -54,8 +54,6 @@ _SERIES = (
     ["#56b4e9", "#ff9a4d", "#3fcf9f", "#e39ac8", "#e0cf4a", "#b8c2cc"],
 )
 _TEMPLATES = Path(__file__).parent / "templates"
-# Names from files may contain characters that HTML forbids.
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _DIGITS = 6  # significant digits of numbers in figures
 # A frame takes the height of its content when this is loaded; figures have a fixed height.
 _GROW = "this.style.height=this.contentDocument.documentElement.offsetHeight+'px'"
@@ -107,13 +105,12 @@ class Page:
                 allowed=[_digest(script), *(library or ())[1:]],
             )
         )
-        return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", document)
+        return harmless(document, keep="\n\t")
 
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Write the page and return its path; an error leaves the old file untouched."""
         target = Path(path)
-        # A name read from a file may not be valid UTF-8, which must not stop a report.
-        document = self.html().encode("utf-8", errors="replace")
+        document = self.html().encode("utf-8")
         with open_atomic(target) as file:
             file.write(document)
         return target
@@ -138,19 +135,24 @@ def write_report(path: Path, page: Page, data_digest: str, seconds: Mapping[str,
     replace(page, sections=[*page.sections, repeat]).write(path)
 
 
-def plain(value: Any, digits: int | None = _DIGITS) -> Any:
-    """Convert a value for JSON, rounded to significant digits; NaN and infinity become None."""
+def plain(value: Any, *, exact: bool = False) -> Any:
+    """Convert a value for JSON, by default for people: rounded, and with text that can be seen.
+
+    NaN and infinity become None.
+    """
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(key): plain(item, digits) for key, item in value.items()}
+        return {str(key): plain(item, exact=exact) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item, digits) for item in value]
+        return [plain(item, exact=exact) for item in value]
     if isinstance(value, float):
         if not math.isfinite(value):
             return None
-        return value if digits is None else float(f"{value:.{digits}g}")
-    if value is None or isinstance(value, str | int):
+        return value if exact else float(f"{value:.{_DIGITS}g}")
+    if isinstance(value, str):
+        return value if exact else harmless(value, keep="\r\n")
+    if value is None or isinstance(value, int):
         return value
     raise TypeError(f"{value!r} of type {type(value).__name__} has no place in a report")
 
@@ -221,7 +223,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["packed"] = _pack
+    environment.filters["packed"] = lambda rows: _pack(harmless(rows))
     return environment
 
 
@@ -241,7 +243,7 @@ def _library() -> tuple[str, str]:
 def _pack(text: str) -> str:
     # There is no time stamp, so that the same report has the same bytes. Level 9 takes three times
     # as long as level 6, and saves 2%.
-    packed = gzip.compress(text.encode("utf-8", errors="replace"), 6, mtime=0)
+    packed = gzip.compress(text.encode("utf-8"), 6, mtime=0)
     return b64encode(packed).decode("ascii")
 
 

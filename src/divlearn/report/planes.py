@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
+from divlearn.alpha_beta import Point
 from divlearn.arrays import RealArray
 from divlearn.divergence import ABDivergence
 from divlearn.iddl import IDDLClassifier
 from divlearn.judge.maps import PlaneMap
-from divlearn.likelihood.members import Point
 from divlearn.nearest.plane import NAMED
 from divlearn.report.figures import draw, literal, plotly
 from divlearn.report.sections import Chart, Section

@@ -16,6 +16,7 @@ from divlearn.report.figures import confusion_anchor, confusion_section
 from divlearn.report.page import Page
 from divlearn.report.planes import LEGEND, LEVELS, TITLES, map_section, plane_section
 from divlearn.report.sections import Section, as_sentence, disagreement_section, table_section
+from divlearn.text import counted
 
 _MAX_ROWS = 500
 _OWN_CLASSIFIERS = ("SPDClassifier", "IDDLClassifier", "DivergenceKernelClassifier")
@@ -219,8 +220,9 @@ def _(evaluation: Evaluation) -> Page:
 def _say_pair(evaluation: Evaluation, best: str, other: str) -> str:
     """Count the matrices that both of two classifiers, one of them, or none classifies right."""
     first, second = evaluation.correct(best), evaluation.correct(other)
+    both = counted((first & second).sum(), "matrices")
     return (
-        f"{best} and {other} are both right on {(first & second).sum():,} matrices, only {best} on "
+        f"{best} and {other} are both right on {both}, only {best} on "
         f"{(first & ~second).sum():,}, only {other} on {(~first & second).sum():,}, neither on "
         f"{(~first & ~second).sum():,}."
     )

@@ -26,6 +26,7 @@ from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.targets import check_rows, locate_errors, require_targets
 from divlearn.models.storage import fingerprint
 from divlearn.spd import Shrinkage, check_spd, shrink
+from divlearn.text import counted
 from divlearn.weights import Unit, as_weights, divide_weights
 
 COPIES = 3  # memory of a block, in sizes of its matrices: an engine also keeps them packed
@@ -156,8 +157,8 @@ def _align(values: Data, key: str, X: Data, lengths: Sequence[int]) -> Sequence[
         for file, array, matrices, length in zip(values, opened, X, lengths, strict=True):
             if array.shape[0] != length:
                 raise ValueError(
-                    f"{file} has {array.shape[0]} rows of {key}, but {matrices} has {length} "
-                    "matrices; pass files of as many rows, in the same order"
+                    f"{file} has {counted(array.shape[0], 'rows')} of {key}, but {matrices} has "
+                    f"{counted(length, 'matrices')}; pass files of as many rows, in the same order"
                 )
         return opened
     if is_path(values):

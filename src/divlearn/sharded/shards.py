@@ -23,6 +23,7 @@ from divlearn.sharded.blocks import (
     load,
 )
 from divlearn.spd import Shrinkage
+from divlearn.text import counted
 from divlearn.weights import Sum, Unit, add_weights, mean_weight
 
 FAN_IN = 8
@@ -148,8 +149,8 @@ class Shards:
     def __array__(self, *_: object, **__: object) -> NoReturn:
         """Refuse the conversion, which functions for arrays in memory would try."""
         raise TypeError(
-            f"X is {type(self).__name__} of {self.n_matrices} matrices, but must be an array in "
-            "memory here; load them with X, y, sample_weight = "
+            f"X is {type(self).__name__} of {counted(self.n_matrices, 'matrices')}, but must be an "
+            "array in memory here; load them with X, y, sample_weight = "
             "shards.sample(shards.n_matrices, 0), or use IDDLClassifier, IDDLRegressor, k-means or "
             "ABMixture, which learn from shards"
         )

@@ -15,7 +15,6 @@ from sklearn.svm import SVC
 from divlearn.arrays import Indices, RealArray, to_device_of, to_host
 from divlearn.checks import ClassWeight, RandomState, check_name
 from divlearn.engines import Engine, Prepared, get_engine
-from divlearn.fitting.calibration import SCORES, Forms
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import FoldedData
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training, coordinate_grid
@@ -31,11 +30,12 @@ from divlearn.heads.discriminants import (
 from divlearn.heads.heads import solve_head
 from divlearn.heads.losses import SoftmaxLoss
 from divlearn.heads.samples import Head, Samples
-from divlearn.kernels.classifier import COUPLED, Candidate, compact
+from divlearn.kernels.classifier import Candidate
 from divlearn.kernels.machines import (
     Landmarks,
     LeastSquares,
     PairMachine,
+    couple,
     decide_pairs,
     fit_pairs,
     indicate,
@@ -60,13 +60,13 @@ class Machine:
         return sum_squares(self.vectors)
 
     def decide(self, vectors: RealArray) -> RealArray:
-        """Decisions between pairs of classes, or scores (n_vectors, n_classes, n_forms)."""
+        """Scores, shape (n_vectors, n_classes, n_forms)."""
         others = to_device_of(self.vectors, vectors), to_device_of(self._squares, vectors)
         table = squared_distances(vectors, *others)
         kernel = decay(table, self.gamma)
         if isinstance(self.machine, LeastSquares):
             return self.machine.decide(kernel)
-        return decide_pairs(self.machine, to_host(kernel))
+        return couple(decide_pairs(self.machine, to_host(kernel)))
 
 
 Model = Linear | Quadratic | Machine
@@ -149,10 +149,6 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
     def _nested(self) -> bool:  # type: ignore[override]
         return self.model == "rbf"
 
-    @property
-    def _forms(self) -> Forms:  # type: ignore[override]
-        return COUPLED if self.model == "rbf" else SCORES
-
     def _grid(self, training: Training) -> Grid[Candidate]:
         _, values = self._method(training)
         return coordinate_grid([tuple(choice.items()) for choice in ParameterGrid(values)])
@@ -185,8 +181,7 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
 
     def _decide(self, model: Model, training: Training, number: int) -> RealArray:
         _, vectors, deviation = space(training, self.at, number)
-        decisions = to_host(model.decide(vectors[training.parts[number][1]] / deviation))
-        return compact(decisions) if isinstance(model, Machine) else decisions
+        return to_host(model.decide(vectors[training.parts[number][1]] / deviation))
 
     def _decide_new(self, new: Prepared) -> RealArray:
         return self.model_.decide(log_vectors(new, self.whitener_) / self.deviation_)

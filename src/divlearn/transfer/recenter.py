@@ -19,6 +19,7 @@ from divlearn.fitting.targets import check_rows
 from divlearn.geometry import geodesic, invsqrtm
 from divlearn.log_vectors import from_log_vectors, log_vectors
 from divlearn.nearest.class_means import check_forgetting, continue_means, decay_totals, find_means
+from divlearn.text import counted
 from divlearn.transfer.choice import choose_alignment
 
 _ALL = np.array([None])  # name of the group of all matrices
@@ -171,8 +172,9 @@ class Recenter(MatrixTransformer):
         names, codes = _find_groups(groups, len(matrices))
         if len(names) < 2:
             raise ValueError(
-                f'divergence="choose" got {0 if groups is None else 1} groups, must have >= 2 to '
-                "hold one out; pass groups of several subjects or sessions, or name a divergence"
+                f'divergence="choose" got {counted(int(groups is not None), "groups")}, must have '
+                ">= 2 to hold one out; pass groups of several subjects or sessions, or name a "
+                "divergence"
             )
         data = label(matrices, y, np.ones(len(matrices)), None, groups)
         all_groups = Recenter(stretch=True, engine=self.engine)
