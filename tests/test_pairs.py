@@ -70,6 +70,44 @@ def test_a_few_calls_compute_a_table():
     assert len(calls) < 50  # of 780 pairs: 40 columns of one table, and the first pair alone
 
 
+def count_divergences(monkeypatch, X, Y, pairs):
+    """Ask for pairs one by one, check the values, and count what is computed in between."""
+    count, pairwise = 0, type(get_divergence("kullback")).pairwise
+
+    def counted(self, *arrays, **keywords):
+        nonlocal count
+        table = pairwise(self, *arrays, **keywords)
+        count += table.size
+        return table
+
+    distance = for_pyriemann("kullback")["distance"]
+    with monkeypatch.context() as patched:
+        patched.setattr(type(get_divergence("kullback")), "pairwise", counted)
+        values = [distance(X[i], Y[j], squared=False) for i, j in pairs]
+    direct = [get_divergence("kullback")(X[i], Y[j], squared=False) for i, j in pairs]
+    np.testing.assert_allclose(values, direct, rtol=1e-5, atol=1e-6)
+    return count
+
+
+def test_pairs_at_random_compute_no_tables(monkeypatch):
+    X, rng = wishart(np.random.default_rng(5), 1500, 2), np.random.default_rng(6)
+    pairs = [(2 * i, 2 * i + 1) for i in range(100)]
+    assert count_divergences(monkeypatch, X, X, pairs) == 0
+    monkeypatch.setattr("divlearn.divergence.pairs._FIRST_PRODUCTS", 20 * 1500 * 2**3)
+    pairs = rng.integers(1500, size=(300, 2))
+    assert count_divergences(monkeypatch, X, X, pairs) < 300 * 2 / 1500 * 30_000 * 3
+
+
+def test_arrays_of_different_types_share_one_table(monkeypatch):
+    rng = np.random.default_rng(7)
+    X = wishart(rng, 6, 3)
+    hermitian = datasets.make_matrices(5, 3, "hpd", 0)
+    for Y in (wishart(rng, 5, 3).astype(np.float32), hermitian):
+        for first, second in ((X, Y), (Y, X)):
+            pairs = [(i, j) for i in range(len(first)) for j in range(len(second))]
+            assert count_divergences(monkeypatch, first, second, pairs) == len(pairs)
+
+
 def test_what_is_no_entry_of_an_array():
     X = datasets.make_matrices(4, 3, "hpd", 0)
     direct, distance = get_divergence("stein"), for_pyriemann("stein")["distance"]

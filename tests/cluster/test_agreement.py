@@ -12,6 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 from divlearn.cluster import ABKMeans, ABMixture
 from divlearn.cluster.agreement import measure_stability, p_agreement
 from divlearn.datasets import make_wishart_clusters
+from divlearn.report.fitted import say_clusters
 
 GROUPS = np.repeat(np.arange(12), 5)
 
@@ -47,9 +48,25 @@ def test_groups_are_no_evidence(pure):
     assert naive > 0.1
 
 
+@pytest.mark.usefixtures("few_permutations")
+def test_groups_of_unequal_size_are_no_evidence():
+    rng, found = np.random.default_rng(1), []
+    groups = np.repeat(np.arange(12), [20, 1, 1, 1, 5, 5, 5, 5, 5, 4, 4, 4])
+    for _ in range(120):
+        classes = rng.random(60) < rng.choice([0.02, 0.98], 12)[groups]
+        clusters = rng.integers(0, 2, 12)[groups]
+        found.append([p_agreement(classes, clusters, some) < 0.05 for some in (groups, None)])
+    grouped, naive = np.mean(found, axis=0)
+    assert grouped <= 0.07
+    assert naive > 0.1
+
+
 def test_agreement_is_found_in_groups():
     clusters = np.repeat(np.arange(12) % 2, 5)
     assert p_agreement(clusters, clusters, GROUPS) < 0.01
+    classes = clusters.copy()
+    classes[0] = 1 - classes[0]  # a single label that is not that of its group
+    assert p_agreement(classes, clusters, GROUPS) < 0.01
 
 
 @pytest.mark.parametrize("make", [ABKMeans, ABMixture])
@@ -64,6 +81,18 @@ def test_clusters_of_noise_are_not_stable():
     model = ABKMeans(3, random_state=0).fit(X)
     assert abs(measure_stability(model, X)) < 0.3
     assert np.isnan(measure_stability(model, X[:10]))
+
+
+def test_stability_does_not_prove_clusters():
+    """One cluster that is long, as random gains make it, is cut nearly the same way by halves."""
+    X, _ = make_wishart_clusters(1, 200, 8, random_state=0)
+    gains = np.exp(np.random.default_rng(0).normal(size=200))
+    model = ABKMeans(2, random_state=0).fit(X * gains[:, None, None])
+    stability = measure_stability(model, X * gains[:, None, None])
+    assert stability > 0.5
+    headline, evidence = say_clusters(model.labels_, stability=stability)
+    assert "chance" not in headline
+    assert "not that they are separate" in evidence
 
 
 class Recorder(BaseEstimator):

@@ -105,8 +105,8 @@ def _codes(labels_true: ArrayLike, labels_pred: ArrayLike) -> tuple[Indices, Ind
 
 def p_agreement(classes: ArrayLike, clusters: Indices, groups: Labels | None = None) -> float:
     """P-value of the adjusted Rand index in a permutation test."""
-    # Matrices of a group are alike: classes are permuted between groups or, if a group has several,
-    # within groups.
+    # Matrices of a group are alike: each group gets the classes of another one, in random order,
+    # and again from the start or not all of them if it is larger or smaller.
     codes = np.unique(classes, return_inverse=True)[1]
     permute, random = _permuter(codes, groups), np.random.RandomState(0)
     observed = _adjusted_rand(codes, clusters)
@@ -132,17 +132,17 @@ def _permuter(codes: Indices, groups: Labels | None) -> Callable[[np.random.Rand
     """Return a function that permutes the classes."""
     if groups is None:
         return lambda random: random.permutation(codes)
-    first_rows, units = np.unique(groups, return_index=True, return_inverse=True)[1:]
-    if (codes[first_rows][units] == codes).all():
-        return lambda random: random.permutation(codes[first_rows])[units]
-    order = np.argsort(units, kind="stable")
+    units, sizes = np.unique(groups, return_inverse=True, return_counts=True)[1:]
+    starts, places = np.cumsum(sizes) - sizes, np.empty_like(codes)
+    places[np.argsort(units, kind="stable")] = np.arange(len(codes))
+    places -= starts[units]  # within the group
 
-    def within(random: np.random.RandomState) -> Indices:
-        permuted = np.empty_like(codes)
-        permuted[order] = codes[np.lexsort((random.uniform(size=len(codes)), units))]
-        return permuted
+    def permute(random: np.random.RandomState) -> Indices:
+        shuffled = codes[np.lexsort((random.uniform(size=len(codes)), units))]
+        donors = random.permutation(len(sizes))[units]
+        return shuffled[starts[donors] + places % sizes[donors]]
 
-    return within
+    return permute
 
 
 def centers_of(model: BaseEstimator) -> RealArray:

@@ -285,21 +285,20 @@ def say_clusters(
     if len(sizes) == 1:
         return f"The one cluster has {counted(len(labels), 'matrices')}.", ""
     counts = f"{len(labels)} matrices, {sizes.min()} to {sizes.max()} in a cluster"
-    scale = "where 1 is perfect and 0 is chance"
     if classes is not None:
         p_value, index = p_agreement(classes, labels, groups), adjusted_rand_score(classes, labels)
         verdict = "better than chance" if p_value < SIGNIFICANT else "no better than chance"
         return (
             f"{len(sizes)} clusters agree with the classes {verdict}: the adjusted Rand index is "
-            f"{index:.2f}, {scale}.",
+            f"{index:.2f}, where 1 is perfect and 0 is chance.",
             f"{counts}; p = {p_value:.2g} by a permutation test.",
         )
     if math.isnan(stability):
         return f"There are {len(sizes)} clusters.", f"{counts}."
     return (
-        f"{len(sizes)} clusters; their stability is {stability:.2f}, {scale}.",
+        f"{len(sizes)} clusters; their stability is {stability:.2f}, where 1 is perfect.",
         f"{counts}. Stability is the adjusted Rand index of clusters of random halves of the "
-        "matrices.",
+        "matrices. It says how well clusters are reproduced, not that they are separate.",
     )
 
 
