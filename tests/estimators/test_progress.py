@@ -202,7 +202,7 @@ def test_an_interrupted_map_answers_from_the_matrices_judged(data):
     grid = [0.0, 1.0]
     with listen(stop_at("points of the map", 3)):
         part = which_divergence(X, alphas=grid, betas=grid)
-    assert part.message == "interrupted by the user: 3 of 4 points of the map were computed"
+    assert part.message == "interrupted by the user: 3 of 4 points of the map computed"
     assert np.isnan(part.map).tolist() == [[False, False], [True, False]]
     assert PlaneDisplay(part).plot().ax_.has_data()
     assert "Map of the plane" in page_of(part).html()

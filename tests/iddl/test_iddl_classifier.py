@@ -51,9 +51,9 @@ def test_only_ratios_of_weights_matter(data, loss):
     weights = np.random.default_rng(0).uniform(0.5, 2, len(y))
     model = IDDLClassifier(**FAST | {"loss": loss, "cv": None, "max_iter": 1})
     expected = model.fit(X, y, weights).predict_proba(X_test)
-    # A power of two leaves rounding alone, which the iterations of the hinge loss amplify.
+    # A power of two changes no digit; solvers would enlarge the rounding errors of other factors.
     found = model.fit(X, y, 4 * weights).predict_proba(X_test)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

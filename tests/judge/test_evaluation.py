@@ -207,6 +207,11 @@ def test_errors(data, options, message):
         evaluate(*data, **{"classifiers": CLASSIFIERS, **options})
 
 
+def test_one_fold_is_singular(data):
+    fold = next(StratifiedKFold(2).split(*data))
+    assert evaluate(*data, {"near": CLASSIFIERS["near"]}, cv=[fold]).message == "1 fold completed"
+
+
 def test_a_matrix_held_out_twice_counts_once():
     X, y = make_wishart_clusters(2, 20, 3, separation=1, random_state=0)
     folds = list(StratifiedKFold(4).split(X, y))

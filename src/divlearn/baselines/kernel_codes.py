@@ -224,10 +224,11 @@ def sparse_codes(
         codes, dual, targets = (
             np.ascontiguousarray(array[:, active]) for array in (codes, dual, targets)
         )
+    result = result.T.copy()
     if start is None:
-        return result.T.copy()
-    new, old = (lasso_values(similarities, gram, penalty, codes) for codes in (result.T, start))
-    return np.where((new <= old)[:, None], result.T, start)
+        return result
+    new, old = (lasso_values(similarities, gram, penalty, codes) for codes in (result, start))
+    return np.where((new <= old)[:, None], result, start)
 
 
 def _gaps(targets: RealArray, gram: RealArray, penalty: float, codes: RealArray) -> RealArray:

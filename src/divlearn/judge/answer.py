@@ -11,7 +11,7 @@ from typing import Literal
 from divlearn.alpha_beta import Point
 from divlearn.arrays import RealArray
 from divlearn.judge.significance import SIGNIFICANT, say_too_few
-from divlearn.text import harmless
+from divlearn.text import counted, harmless
 
 MEAN, NEIGHBOUR, LEARNED = "nearest mean", "nearest neighbour", "learned nearest neighbour"
 
@@ -27,10 +27,10 @@ def format_point(point: Sequence[float]) -> str:
     return "({:g}, {:g})".format(*point)
 
 
-def say_how_many(done: int, total: int, items: str) -> str:
-    if done == total:
-        return f"all {total:,} {items}"
-    return f"interrupted by the user: {done:,} of {total:,} {items}"
+def say_how_many(done: int, total: int, items: str, ending: str) -> str:
+    if done < total:
+        return f"interrupted by the user: {done:,} of {total:,} {items} {ending}"
+    return f"{f'all {total:,} {items}' if total > 1 else counted(total, items)} {ending}"
 
 
 @dataclass(frozen=True)

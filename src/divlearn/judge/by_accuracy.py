@@ -77,7 +77,7 @@ def judge_by_accuracy(
     # Means are first: they win ties with neighbours, which take longer to compute.
     correct = np.concatenate([by_means[:, :, judged], by_neighbours[:-1]], axis=1)
     groups = None if groups is None else groups[judged]
-    message = say_how_many(len(judged), len(drawn), "matrices were judged")
+    message = say_how_many(len(judged), len(drawn), "matrices", "were judged")
     if len(drawn) < len(codes):
         message += f", drawn from {len(codes):,}, by neighbours and means of all"
     return _answer(correct, codes[judged], folds[judged], groups, alphas, betas, message)

@@ -247,7 +247,7 @@ def _measure(
         rows=rows,
         codes=data.codes[rows],
         method="permute" if n_repeats else "drop",
-        message=say_how_many(len(flags), len(folds), "folds completed"),
+        message=say_how_many(len(flags), len(folds), "folds", "completed"),
         groups=find_dependent(rows, data.groups),
     )
 

@@ -303,9 +303,9 @@ def _gather(results: Mapping[str, list[_FoldResult]], data: Labelled, folds: Fol
     """Join the folds that all classifiers completed."""
     done = {name: folds_done for name, folds_done in results.items() if folds_done}
     n_folds = min(map(len, done.values()))
-    message = say_how_many(n_folds, len(folds), "folds completed")
+    message = say_how_many(n_folds, len(folds), "folds", "completed")
     if len(done) < len(results):
-        message = say_how_many(len(done), len(results), "classifiers completed the first fold")
+        message = say_how_many(len(done), len(results), "classifiers", "completed the first fold")
     rows = np.concatenate([test for _, test in folds[:n_folds]])
     order = np.argsort(rows)
     predictions, seconds = {}, {}

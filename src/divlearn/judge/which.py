@@ -144,5 +144,5 @@ def _by_likelihood(
         betas=betas,
         map=surface,
         n_matrices=n,
-        message=say_how_many(n_computed, surface.size, "points of the map were computed"),
+        message=say_how_many(n_computed, surface.size, "points", "of the map computed"),
     )
