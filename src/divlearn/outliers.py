@@ -55,7 +55,8 @@ class DivergenceOutliers(OutlierMixin, MatricesMixin, BaseEstimator):  # type: i
         Matrices with z > threshold are outliers.
     contamination : "auto" or float, default="auto"
         A float, > 0 and <= 0.5, is the share of outliers in the training data, and replaces the
-        threshold.
+        threshold. Of new matrices of the same kind it marks more if few were given to `fit`: with
+        0.05 about 11 % after 20, 7 % after 60 and 5 % after 300 matrices.
     engine : str or Engine, default="auto"
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 

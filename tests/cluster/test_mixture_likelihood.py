@@ -112,6 +112,29 @@ def test_members_are_recognised(alpha, beta, kappa, name):
     assert learned.bic > fits[name].bic
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_seven_matrices_per_component_prove_nothing(seed):
+    """Mixtures of Wishart matrices, for which the BIC prefers the learned member by luck."""
+    X, _ = make_wishart_clusters(3, 7, 3, dof=10, separation=12, random_state=seed)
+    fits = ABMixture(3, random_state=0).fit(X).compare(X)
+    assert fits["learned"].bic < min(fit.bic for name, fit in fits.items() if name != "learned")
+    assert "beats" not in describe(fits)
+
+
+def test_a_member_without_name_beats_the_named():
+    """Wishart matrices to the power 1/3: D^(0, 1) of X^3 is 9 D^(0, 3) of X."""
+    X, _ = make_wishart_clusters(1, 500, 2, condition=1, random_state=0)
+    values, vectors = np.linalg.eigh(X)
+    X = (vectors * values[:, None] ** (1 / 3)) @ vectors.mT
+    fits = ABMixture().fit(X).compare(X)
+    assert "That beats every named member" in describe(fits)
+    learned, named = fits["learned"], fits["wishart"]
+    points = [(float(fit.alpha[0]), float(fit.beta[0])) for fit in (learned, named)]
+    densities = [fit_member(X, *point).log_density(X) for point in points]
+    expected = np.sqrt(len(X)) * np.std(densities[0] - densities[1], ddof=1)
+    assert named.standard_error == pytest.approx(expected, rel=1e-2)
+
+
 def test_parameters_of_a_mixture_are_recovered(set_tolerance):
     X, y = three_clusters(0.0, 1.0, (4.0, 10.0, 25.0), n=150)
     mixture = ABMixture(3, "wishart", share="divergence", random_state=0).fit(X)

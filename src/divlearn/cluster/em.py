@@ -227,8 +227,14 @@ class MemberFit:
     n_parameters: int
     bic: float  # the smaller the better
     # Of the likelihood-ratio test against the learned member, of which every other is a special
-    # case; conservative on the axes.
+    # case. With many matrices it is conservative on the axes; with few it is too small.
     p_value: float = math.nan
+    standard_error: float = math.nan  # of the log-likelihood of the learned member minus this one
+
+    def is_beaten_by(self, learned: MemberFit) -> bool:
+        """Whether the learned member is better by two standard errors, and has the lower BIC."""
+        gain = learned.log_likelihood - self.log_likelihood
+        return learned.bic < self.bic and gain > 2 * self.standard_error
 
 
 def count_parameters(n_components: int, d: int, members: Members, share: str) -> int:
@@ -247,6 +253,7 @@ def compare_members(
     # The total log-likelihood must be accurate to well below one.
     tol = min(tol, _EXACT / n)
     fits: dict[str, MemberFit] = {}
+    learned: Mixture | None = None
     for name, members in track([("learned", get_members("learn")), *NAMED_MEMBERS.items()], "fits"):
         em = EM(shards, members, share, max_iter, tol)
         run = em.run(em.refit(mixture))
@@ -254,12 +261,31 @@ def compare_members(
             raise KeyboardInterrupt
         (alpha, beta, kappa, _), log_likelihood = run.result.densities, -run.objective * n
         n_parameters = count_parameters(len(mixture.weights), shards.d, members, share)
-        bic, p_value = n_parameters * math.log(n) - 2 * log_likelihood, math.nan
-        if fits:
+        bic, p_value, error = n_parameters * math.log(n) - 2 * log_likelihood, math.nan, math.nan
+        if learned is None:
+            learned = run.result
+        else:
             gain = max(fits["learned"].log_likelihood - log_likelihood, 0.0)
             p_value = float(chi2.sf(2 * gain, fits["learned"].n_parameters - n_parameters))
-        fits[name] = MemberFit(name, alpha, beta, kappa, log_likelihood, n_parameters, bic, p_value)
+            error = _gain_error(shards, learned, run.result)
+        fits[name] = MemberFit(
+            name, alpha, beta, kappa, log_likelihood, n_parameters, bic, p_value, error
+        )
     return fits
+
+
+def _gain_error(shards: Shards, first: Mixture, second: Mixture) -> float:
+    """Estimate the standard error of the log-likelihood of one mixture minus that of another."""
+    gain, squares, products, squared_weights = shards.reduce(_gain_block, first, second)
+    mean, n = gain / shards.n_seen, shards.n_seen
+    variance = squares - 2 * mean * products + mean**2 * squared_weights
+    return math.sqrt(max(variance, 0.0) * n / (n - 1))
+
+
+def _gain_block(block: Block, first: Mixture, second: Mixture) -> RealArray:
+    gains = logsumexp(log_joint(block, first), axis=1) - logsumexp(log_joint(block, second), axis=1)
+    weighted, squares = block.weights * gains, block.weights**2
+    return np.array([weighted.sum(), weighted @ weighted, squares @ gains, squares.sum()])
 
 
 def describe(fits: Mapping[str, MemberFit]) -> str:
@@ -273,9 +299,10 @@ def describe(fits: Mapping[str, MemberFit]) -> str:
     )
     versus = (
         f"with {learned.n_parameters - best.n_parameters} more parameters the log-likelihood rises "
-        f"by {gain:.3g} (likelihood-ratio p = {best.p_value:.2g}, BIC {more:+.1f})"
+        f"by {gain:.3g} +- {best.standard_error:.2g} (likelihood-ratio p = {best.p_value:.2g}, BIC "
+        f"{more:+.1f})"
     )
-    if more > 0:
+    if best.is_beaten_by(learned):
         return f"{chosen}That beats every named member. The best of these is {best.name}; {versus}."
     return (
         f"{chosen}That is {best.name}{_explain(best)} up to noise: {versus}. The next named "

@@ -45,7 +45,9 @@ class NamedScore:
     standard_error : float, of the paired difference.
     p_value : float, of no difference: max-T sign-flip test over matrices (groups), adjusted for the
         comparison with all named divergences, at least `WhichDivergence.p_chance`; or
-        likelihood-ratio test of two parameters, which is conservative on the axes.
+        likelihood-ratio test of two parameters, for many matrices, where it is conservative on the
+        axes. With 5 and 10 Wishart matrices of size 3 it was below 0.05 in 17 % and 5 % of 60 data
+        sets.
     bic_difference : float, BIC of this divergence minus BIC of the learned one, which has two more
         parameters; positive if the learned one is preferred. NaN with labels.
     mean_score : float, held-out accuracy of the nearest class mean, or NaN.
