@@ -177,5 +177,5 @@ def _inside(data, *arrays):
 
 def _sent(array):
     if isinstance(array, Prepared):
-        return Prepared.checked(DeviceArray.send(array.working)._array)
+        return Prepared.checked(DeviceArray.send(array.matrices)._array)
     return DeviceArray.send(array)._array

@@ -43,6 +43,18 @@ def test_prepared_data_passes_between_engines(engine, other):
     assert np.array_equal(engine.encode(foreign, B, *POINTS.T), engine.encode(X, B, *POINTS.T))
 
 
+def test_prepared_atoms_are_those_matrices(engine):
+    """Also where engines put variables of growing size in another order."""
+    X, B, _ = problem(8)
+    grown = np.logspace(-6, 6, 8)
+    X, B = (matrices * grown[:, None] * grown for matrices in (X, B))
+    atoms = engine.prepare(B)
+    assert atoms.order is not None
+    expected = engine.encode(X, B, 0.4, 1)
+    np.testing.assert_array_equal(engine.encode(X, atoms, 0.4, 1), expected)
+    np.testing.assert_array_equal(engine.encode(engine.prepare(X), atoms, 0.4, 1), expected)
+
+
 def test_pickling(engine):
     X, B, _ = problem(8)
     again = pickle.loads(pickle.dumps(engine))

@@ -122,7 +122,9 @@ class CudaEngine(CudaRoutes):
     def _check_atoms(atoms: DeviceArray) -> DeviceArray:
         """Check atoms in their own precision, on the device if possible; return a device array."""
         if isinstance(atoms, Prepared):
-            return as_cupy(atoms.working).astype(np.float64, copy=False)
+            checked = as_cupy(atoms.working).astype(np.float64, copy=False)
+            order = atoms.order
+            return checked if order is None else permute_on_device(checked, np.argsort(order))
         matrices = array_or_list(atoms) if kind_of(atoms) == "numpy" else as_cupy(atoms)
         if checkable(matrices):
             checked = check_on_device(cp.asarray(matrices), "atoms")
