@@ -38,8 +38,8 @@ def test_messages_name_value_relation_and_fix(value, error, message):
 
 
 def test_one_of_a_kind_is_singular():
-    one = [counted(1, items) for items in ("matrices", "classes", "entries", "random splits")]
-    assert one == ["1 matrix", "1 class", "1 entry", "1 random split"]
+    one = [counted(1, items) for items in ("matrices", "classes", "entries", "rows of a matrix")]
+    assert one == ["1 matrix", "1 class", "1 entry", "1 row of a matrix"]
     assert (counted(0, "matrices"), counted(2, "matrices")) == ("0 matrices", "2 matrices")
     with pytest.raises(ValueError, match="y has 2 rows, but X has 1 matrix "):
         DivergenceMDM().fit(np.eye(2)[None], [0, 1])

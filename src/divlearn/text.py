@@ -9,8 +9,9 @@ def counted(number: int, items: str) -> str:
     """Return a number of items, such as "1 matrix" or "3 matrices"."""
     if number != 1:
         return f"{number} {items}"
-    plural, singular = next(ends for ends in _SINGULARS if items.endswith(ends[0]))
-    return f"1 {items.removesuffix(plural)}{singular}"
+    noun, of, rest = items.partition(" of ")
+    plural, singular = next(ends for ends in _SINGULARS if noun.endswith(ends[0]))
+    return f"1 {noun.removesuffix(plural)}{singular}{of}{rest}"
 
 
 def harmless(text: str, *, keep: str = "\n") -> str:

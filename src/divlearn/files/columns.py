@@ -295,8 +295,8 @@ def _read_lines(file: BinaryIO, ending: str, length: int, argument: str, of: str
         n_entries = sum(map(bool, entries))
         raise Refusal(
             f"it has {counted(n_entries, 'entries')} in {counted(len(entries), 'lines')}, must "
-            f"have one for each of {counted(length, of)}; save {argument} in their order, one per "
-            "line"
+            f"have one for each of {counted(length, of)}; save {argument} in the order of the "
+            f"{of}, one per line"
         )
     return text_array(entries, LARGEST_FILE)
 
