@@ -231,7 +231,9 @@ class Recenter(MatrixTransformer):
         matrices of its group by the share ``forgetting``: 0.05 remembers about 20 matrices. The new
         mean is that of the old mean and the new matrices, which is the mean of all matrices for
         "burg", "reverse-burg" and metrics that embed matrices, such as "log-euclidean". In "airm"
-        the mean moves along the geodesic to each matrix. The first call is `fit`.
+        the mean moves along the geodesic to each matrix. With ``stretch``, each matrix adds its
+        squared distance to the mean of then. The dispersion of a shifted new group is therefore
+        too large at first: pass its first matrices in one call. The first call is `fit`.
         """
         forgetting = check_forgetting(forgetting)
         if not hasattr(self, "mean_"):
