@@ -100,7 +100,8 @@ def test_long_work_tells_how_far_it_is(data):
 
 def test_bars_show_the_whole_and_its_parts():
     terminal = io.StringIO()
-    console = Console(file=terminal, force_terminal=True, width=100, color_system=None)
+    options = {"force_terminal": True, "color_system": None, "_environ": {"TERM": "xterm"}}
+    console = Console(file=terminal, width=100, **options)
     bars = Bars(console, "Learning [all]")
     with bars.progress, listen(bars):
         for fold in track("ab", "folds"):

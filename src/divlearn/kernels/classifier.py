@@ -143,6 +143,7 @@ class DivergenceKernelClassifier(MachineClassifier):
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> samples = rng.standard_normal((40, 3, 30))
     >>> samples[20:, 1] += samples[20:, 0]

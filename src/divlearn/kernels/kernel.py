@@ -151,8 +151,8 @@ class DivergenceKernel(NamesMixin, TransformerMixin, labelled.MatricesMixin, Bas
         >>> X = np.array([np.eye(2), 2 * np.eye(2)])
         >>> print(DivergenceKernel("stein", 0.25).fit(X).definiteness())
         Not positive definite on every data set: exp(-s S), S the Stein divergence, is for d=2
-        exactly for s >= 1/2 (Sra 2012), but here s = 0.25; the next larger that is: 0.5. On these
-        2 matrices it is positive semi-definite up to rounding (smallest eigenvalue ...
+        exactly for s >= 1/2 (Sra 2012), but here s = 0.25; the next larger that is: 0.5. On 2
+        matrices it is positive semi-definite up to rounding (smallest eigenvalue ...
         """
         theorem = self._theory()
         matrices = self.matrices_ if X is None else check_new(self, X, dtype=None)
