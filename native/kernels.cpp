@@ -1,6 +1,7 @@
 // The table of kernels of one instruction set; this file is compiled once for each.
 #include "kernels.hpp"
 
+#include "elementwise.hpp"
 #include "encode.hpp"
 #include "filters.hpp"
 #include "machines.hpp"
@@ -18,7 +19,7 @@ namespace DIVLEARN_ISA {
 static const divlearn::Kernels TABLE = {DIVLEARN_STRING(DIVLEARN_ISA), W, factor, spectra, encode,
                                         pullback, pullback_logdet, logarithms, encode_filters, pullback_filters,
                                         box_grams, softmax_sums, softmax_step<float>, softmax_step<double>,
-                                        plane, solve_pairs};
+                                        plane, solve_pairs, decay, shifted_logarithms, power_sums, pair_losses};
 
 }  // namespace DIVLEARN_ISA
 

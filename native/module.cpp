@@ -412,6 +412,40 @@ void solve_pairs(const std::string& isa, ConstArray kernel, Indices rows, ConstA
   if (PyErr_Occurred()) throw nb::python_error();
 }
 
+void decay(const std::string& isa, ConstArray x, double scale, Array out) {
+  const Kernels& kernels = find(isa);
+  double* target = checked(out, x.size(), "wrong size of powers");
+  nb::gil_scoped_release release;
+  kernels.decay((int64_t)x.size(), x.data(), scale, target);
+}
+
+void shifted_logarithms(const std::string& isa, ConstArray x, ConstArray offset, Array out) {
+  const Kernels& kernels = find(isa);
+  require(x.ndim() == 2, "values must be (samples, columns)");
+  const double* shift = checked(offset, x.shape(1), "wrong size of offset");
+  double* target = checked(out, x.size(), "wrong size of logarithms");
+  nb::gil_scoped_release release;
+  kernels.shifted_logarithms((int64_t)x.shape(0), (int64_t)x.shape(1), x.data(), shift, target);
+}
+
+void power_sums(const std::string& isa, ConstArray x, double scale, Array out) {
+  const Kernels& kernels = find(isa);
+  require(x.ndim() == 2, "gaps must be (classes, samples)");
+  double* target = checked(out, 3 * x.shape(1), "wrong size of sums");
+  nb::gil_scoped_release release;
+  kernels.power_sums((int64_t)x.shape(0), (int64_t)x.shape(1), x.data(), scale, target);
+}
+
+void pair_losses(const std::string& isa, ConstArray decisions, double sharpness, Array losses) {
+  const Kernels& kernels = find(isa);
+  require(losses.ndim() == 2 && losses.shape(0) > 0, "losses must be (classes, samples)");
+  const size_t classes = losses.shape(0), samples = losses.shape(1);
+  const double* given =
+      checked(decisions, classes * (classes - 1) / 2 * samples, "wrong size of decisions");
+  nb::gil_scoped_release release;
+  kernels.pair_losses((int)classes, (int64_t)samples, given, sharpness, losses.data());
+}
+
 }  // namespace
 
 NB_MODULE(_native, module) {
@@ -440,4 +474,8 @@ NB_MODULE(_native, module) {
   module.def("softmax_step", &softmax_step<double>);
   module.def("plane", &plane);
   module.def("solve_pairs", &solve_pairs);
+  module.def("decay", &decay);
+  module.def("shifted_logarithms", &shifted_logarithms);
+  module.def("power_sums", &power_sums);
+  module.def("pair_losses", &pair_losses);
 }

@@ -1,4 +1,4 @@
-"""Compiled code for softmax heads, support vector machines and divergences of spectra."""
+"""Compiled code for heads, support vector machines, and exponentials and logarithms of arrays."""
 
 from typing import Any
 
@@ -14,6 +14,12 @@ _THREADED_WORK = 1 << 22  # multiplications from which on threads pay
 def is_compiled() -> bool:
     """Whether the compiled engine is available."""
     return available_engines()[0] == "native"
+
+
+def compiles(*arrays: RealArray) -> bool:
+    """Whether the functions of this module take these arrays: those of float64 on the host."""
+    on_host = all(isinstance(x, np.ndarray) and x.dtype == np.float64 for x in arrays)
+    return on_host and is_compiled()
 
 
 def softmax_sums(
@@ -151,6 +157,40 @@ def plane_values(t: RealArray, points: RealArray) -> RealArray:
     arrays = map(np.ascontiguousarray, (t, *points.T))
     native.plane(native.instruction_sets()[0], *arrays, values)
     return values
+
+
+def decay(x: RealArray, scale: float) -> RealArray:
+    """Return exp(-scale x); zero below the range of normal numbers."""
+    native, powers = _kernels(), np.empty(x.shape)
+    native.decay(native.instruction_sets()[0], np.ascontiguousarray(x), scale, powers)
+    return powers
+
+
+def shifted_logarithms(x: RealArray, offset: RealArray) -> RealArray:
+    """Return log(x + offset) for x of shape (n_samples, n_columns) and one offset per column."""
+    native, logarithms = _kernels(), np.empty(x.shape)
+    arrays = map(np.ascontiguousarray, (x, offset))
+    native.shifted_logarithms(native.instruction_sets()[0], *arrays, logarithms)
+    return logarithms
+
+
+def power_sums(x: RealArray, scale: float) -> RealArray:
+    """Sum e^(scale x), x e^(scale x) and x^2 e^(scale x) over rows, shape (3, n_columns)."""
+    native, sums = _kernels(), np.empty((3, x.shape[1]))
+    native.power_sums(native.instruction_sets()[0], np.ascontiguousarray(x), scale, sums)
+    return sums
+
+
+def pair_losses(decisions: RealArray, sharpness: float, n_classes: int) -> RealArray:
+    """Sum the logistic losses of pairs of classes, shape (n_classes, n_samples).
+
+    `decisions` are (n_pairs, n_samples), for the pairs of `numpy.triu_indices` and positive for the
+    first class of a pair.
+    """
+    native, losses = _kernels(), np.zeros((n_classes, decisions.shape[1]))
+    arrays = np.ascontiguousarray(decisions), sharpness, losses
+    native.pair_losses(native.instruction_sets()[0], *arrays)
+    return losses
 
 
 def _count_threads(work: int) -> int:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from divlearn.arrays import Indices, RealArray
+from divlearn.engines import compiled
+from divlearn.engines.compiled import compiles
 
 _RANGE = (-8.0, 8.0)  # of the logarithm of a temperature
 _LAST_STEP, _ROOT_STEPS = 1e-7, 100
@@ -66,26 +68,29 @@ def fit_temperature(scores: RealArray, codes: Indices, weights: RealArray) -> tu
     n_samples, n_classes = scores.shape
     # Classes are the first axis: sums over them then add up long rows.
     gaps = np.ascontiguousarray((scores - scores.max(axis=1, keepdims=True)).T)
-    true_gaps, powers = gaps[codes, np.arange(n_samples)], np.empty_like(gaps)
+    true_gaps = gaps[codes, np.arange(n_samples)]
     smoothing = 1 / (n_samples + 2)
     other = smoothing / max(n_classes - 1, 1)
     linear = float(weights @ ((1 - smoothing - other) * true_gaps + other * gaps.sum(axis=0)))
 
-    def sum_powers(t: float) -> RealArray:
-        """Sum the powers of every sample; the large array of powers is reused."""
-        np.multiply(gaps, np.exp(-t), out=powers)
-        return np.exp(powers, out=powers).sum(axis=0)
-
     def slope(t: float) -> tuple[float, float]:
         """Differentiate the loss in the inverse temperature exp(-t), then this again in t."""
-        sums = sum_powers(t)
-        means = np.multiply(powers, gaps, out=powers).sum(axis=0) / sums
-        squares = np.multiply(powers, gaps, out=powers).sum(axis=0) / sums
+        sums, *moments = power_sums(gaps, np.exp(-t))
+        means, squares = moments / sums
         return float(weights @ means) - linear, -np.exp(-t) * float(weights @ (squares - means**2))
 
     t = _decreasing_root(slope, *_RANGE)
-    losses = np.log(sum_powers(t)) - np.exp(-t) * true_gaps
+    losses = np.log(power_sums(gaps, np.exp(-t))[0]) - np.exp(-t) * true_gaps
     return float(np.exp(t)), float(weights @ losses)
+
+
+def power_sums(gaps: RealArray, scale: float) -> RealArray:
+    """Sum e^(scale x), x e^(scale x) and x^2 e^(scale x) over rows x, shape (3, n_columns)."""
+    if compiles(gaps):
+        return compiled.power_sums(gaps, scale)
+    powers = np.exp(scale * gaps)
+    first = powers * gaps
+    return np.stack([powers.sum(axis=0), first.sum(axis=0), (first * gaps).sum(axis=0)])
 
 
 def _decreasing_root(

@@ -12,7 +12,8 @@ from sklearn import config_context
 from sklearn.svm import SVC
 
 from divlearn.arrays import Indices, RealArray, to_device_of, to_host
-from divlearn.engines.compiled import is_compiled, solve_pairs
+from divlearn.engines import compiled
+from divlearn.engines.compiled import compiles, is_compiled, solve_pairs
 from divlearn.fitting.held_out import FoldedData, Memo
 from divlearn.geometry import compose, solve_definite
 from divlearn.heads.discriminants import Linear
@@ -88,19 +89,28 @@ def couple(decisions: RealArray) -> RealArray:
     # first class of a pair. Those of two classes are (n_samples,), and positive for the second.
     if decisions.ndim == 1:
         return np.stack([np.stack([-decisions, decisions]) / 2] * len(SHARPNESSES)).T
-    sharpnesses = np.array(SHARPNESSES)[:, None, None]
     n_classes = round((1 + np.sqrt(1 + 8 * decisions.shape[1])) / 2)
-    pairs, start = decisions.T, 0  # rows are contiguous in decisions of a machine
-    losses = np.zeros((len(SHARPNESSES), n_classes, pairs.shape[1]))
-    for k in range(n_classes - 1):  # against all later classes
-        margins = sharpnesses * pairs[start : start + n_classes - 1 - k]
-        # log(1 + e^-x); `log1p` takes longer, and sums do not need its digits.
-        logistic = np.log(1 + np.exp(-np.abs(margins))) - np.minimum(margins, 0)
-        losses[:, k] += logistic.sum(axis=1)
-        losses[:, k + 1 :] += logistic + margins
-        start += n_classes - 1 - k
+    # Rows are contiguous in the transposed decisions of a machine.
+    losses = np.stack([pair_losses(decisions.T, s, n_classes) / s for s in SHARPNESSES])
     # The logarithm gives most weight to the first lost decisions; 40 and 60 differ little.
-    return -np.log1p(losses / (_MARGIN * sharpnesses)).T
+    return -np.log1p(losses / _MARGIN).T
+
+
+def pair_losses(decisions: RealArray, sharpness: float, n_classes: int) -> RealArray:
+    """Logistic losses of every class against the others, shape (n_classes, n_samples).
+
+    Decisions are (n_pairs, n_samples), positive for the first class of a pair.
+    """
+    if compiles(decisions):
+        return compiled.pair_losses(decisions, sharpness, n_classes)
+    losses, start = np.zeros((n_classes, decisions.shape[1])), 0
+    for k in range(n_classes - 1):  # against all later classes
+        margins = sharpness * decisions[start : start + n_classes - 1 - k]
+        tails = np.log1p(np.exp(-np.abs(margins)))
+        losses[k] += (tails - np.minimum(margins, 0)).sum(axis=0)
+        losses[k + 1 :] += tails + np.maximum(margins, 0)
+        start += n_classes - 1 - k
+    return losses
 
 
 @lru_cache(maxsize=1)

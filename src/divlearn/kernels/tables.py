@@ -12,7 +12,8 @@ from scipy.spatial.distance import cdist
 from divlearn.alpha_beta import Point, encode_pairs, keep_prepared, nonnegative_point
 from divlearn.arrays import Indices, RealArray
 from divlearn.divergence import ABDivergence, Divergence, EmbeddedMetric
-from divlearn.engines import Engine, Prepared
+from divlearn.engines import Engine, Prepared, compiled
+from divlearn.engines.compiled import compiles
 from divlearn.engines.plane import evaluate_plane
 from divlearn.fitting.held_out import FoldedData, Memo
 from divlearn.fitting.prepared import prepare_once
@@ -158,6 +159,8 @@ def cut(table: RealArray, rows: Indices, columns: Indices) -> RealArray:
 
 def decay(divergences: RealArray, scale: float) -> RealArray:
     """Return exp(-scale D); an infinite divergence gives zero."""
+    if compiles(divergences):
+        return compiled.decay(divergences, scale)
     with np.errstate(over="ignore", under="ignore"):
         exponents = divergences * -scale
         return np.exp(exponents, out=exponents)
