@@ -32,8 +32,7 @@ from divlearn.likelihood.normalizer import (
     smallest_kappa,
     solve_kappa,
 )
-from divlearn.optim.gradients import minimize_projected_gradient
-from divlearn.optim.problem import Trial
+from divlearn.optim import Trial, minimize_projected_gradient
 from divlearn.spectral import abld_scalar
 
 _STEPS = 10  # per update of a rule

@@ -15,7 +15,7 @@ from divlearn.heads.samples import Head
 from divlearn.iddl.atoms import Dictionary
 from divlearn.iddl.objective import Objective, head_slopes
 from divlearn.iddl.solvers import Run, first_trial
-from divlearn.optim.problem import Trial, projected
+from divlearn.optim import Trial, projected
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import MemoryShards, Parts, Shards
 from divlearn.sharded.targets import Targets
