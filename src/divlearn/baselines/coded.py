@@ -32,7 +32,7 @@ from divlearn.kernels.classifier import Candidate, other_penalties
 from divlearn.kernels.machines import couple
 from divlearn.optim import Problem, Trial, minimize_conjugate_gradient
 from divlearn.spd import usable
-from divlearn.tangent.classifier import spread
+from divlearn.tangent import spread
 from divlearn.threads import limit_blas
 
 Parameters = dict[str, float]

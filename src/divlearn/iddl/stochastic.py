@@ -10,7 +10,7 @@ import numpy as np
 
 from divlearn.arrays import Indices, IntArray, RealArray, to_host
 from divlearn.checks import check_finite
-from divlearn.fitting.interrupts import stoppable
+from divlearn.fitting.progress import stoppable
 from divlearn.heads.samples import Head
 from divlearn.iddl.atoms import Dictionary
 from divlearn.iddl.objective import Objective, head_slopes
