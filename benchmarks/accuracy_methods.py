@@ -36,7 +36,7 @@ from divlearn.kernels import DivergenceKernelClassifier
 from divlearn.log_vectors import log_vectors
 from divlearn.means import mean_abld
 from divlearn.nearest import DivergenceKNN, DivergenceMDM
-from divlearn.tangent.classifier import spread
+from divlearn.tangent import spread
 
 # Of vectors with a total variance of one, so that the same grids suit all data.
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0)

@@ -18,10 +18,10 @@ from scalar_slopes import change, slope, value
 from short_fits import SHORT
 from threadpoolctl import threadpool_limits
 
+from divlearn import tangent
 from divlearn.datasets import make_recordings
 from divlearn.engines import ReferenceEngine, available_engines, cuda_problem, get_engine
 from divlearn.iddl import IDDLClassifier
-from divlearn.tangent import classifier as tangent
 
 # What a shell starts in the background ignores Ctrl-C, and with it the tests of how it is answered.
 signal.signal(signal.SIGINT, signal.default_int_handler)

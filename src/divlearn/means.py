@@ -15,7 +15,7 @@ from divlearn.checks import check_count, check_finite, check_number
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.geometry import geodesic, in_frames, move_frames
 from divlearn.hermitian import from_real_form
-from divlearn.optim.gradients import Memory
+from divlearn.optim import Memory
 from divlearn.spd import check_spd
 from divlearn.spectral import clip_f_t, invert_f_t
 from divlearn.text import counted

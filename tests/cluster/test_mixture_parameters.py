@@ -122,9 +122,8 @@ def test_sums_are_those_of_the_scalar_function(engine):
 def test_the_maximum_is_found(tied):
     """No other point nearby is more likely."""
     clouds = [draws(0.2, 0.7, kappa, 60, 3, seed=i) + 0.1 for i, kappa in enumerate((4.0, 9.0))]
-    (alpha, beta, kappa, _), shift, least = fit_parameters(
-        equal_spectra(*clouds), PLANE, (0.5, 0.5), tied=tied
-    )
+    best = fit_parameters(equal_spectra(*clouds), PLANE, (0.5, 0.5), tied=tied)
+    (alpha, beta, kappa, _), shift, least = best.densities(), best.shift, best.loss
 
     def loss(x):
         alpha, beta = np.abs(x[:2])
@@ -149,7 +148,7 @@ def test_the_maximum_is_found(tied):
 
 def test_held_concentrations_stay():
     clouds = [draws(0, 1, 5, 40, 3, seed=i) for i in range(2)]
-    (_, _, kappa, _), _, _ = fit_parameters(
+    best = fit_parameters(
         equal_spectra(*clouds),
         PLANE,
         (0.0, 1.0),
@@ -157,15 +156,15 @@ def test_held_concentrations_stay():
         kappa=np.array([3.0, 5.0]),
         fixed=np.array([True, False]),
     )
-    assert kappa[0] == 3
-    assert kappa[1] != 5
+    assert best.kappa[0] == 3
+    assert best.kappa[1] != 5
 
 
 @pytest.mark.parametrize("start", [(0.0, 0.0), (1.0, 1.0)])
 def test_no_start_is_a_trap(start):
     """At the origin derivatives in alpha and beta vanish along (1, 1)."""
     spectra = equal_spectra(draws(1.0, 1.0, 6.0, 2000, 3))
-    found, best = (fit_parameters(spectra, PLANE, one)[0] for one in (start, (0.9, 1.1)))
+    found, best = (fit_parameters(spectra, PLANE, one).densities() for one in (start, (0.9, 1.1)))
     np.testing.assert_allclose(found[:2], best[:2], atol=1e-3)
 
 
@@ -175,9 +174,9 @@ def test_taking_turns_ends_at_the_joint_maximum():
     fit = fit_likelihood(X)
     engine = get_engine()
     t = engine.spectra(X, fit.center[None])[:, 0]
-    densities, shift, _ = fit_parameters(equal_spectra(t), PLANE, (0.0, 1.0))
-    assert shift == pytest.approx(0, abs=1e-4)
-    np.testing.assert_allclose(densities[:2, 0], [fit.alpha, fit.beta], atol=2e-3)
+    best = fit_parameters(equal_spectra(t), PLANE, (0.0, 1.0))
+    assert best.shift == pytest.approx(0, abs=1e-4)
+    np.testing.assert_allclose(best.densities()[:2, 0], [fit.alpha, fit.beta], atol=2e-3)
 
 
 def test_limits_of_the_line():

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divlearn import tolerances
-from divlearn.descriptors.definite import check_floor, ensure_definite
+from divlearn.descriptors.matrices import check_floor, ensure_definite
 from divlearn.spd import SPDRepairWarning, check_spd
 
 seeds = st.integers(0, 2**32 - 1)

@@ -14,9 +14,8 @@ from scipy.linalg import block_diag
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from divlearn.descriptors.definite import Regularize
-from divlearn.descriptors.fusion import BlockDiagonal
 from divlearn.descriptors.kernel import RBFKernelDescriptor
+from divlearn.descriptors.matrices import BlockDiagonal, Regularize
 from divlearn.divergence import abld
 from divlearn.spd import check_spd
 

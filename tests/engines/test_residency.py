@@ -24,8 +24,7 @@ from divlearn.iddl import IDDLClassifier, IDDLRegressor, Recipe
 from divlearn.kernels import DivergenceKernelClassifier, DivergenceKernelRegressor
 from divlearn.log_vectors import log_vectors
 from divlearn.nearest import DivergenceKNN, NearestClassifier, NearestRegressor
-from divlearn.tangent import TangentClassifier, TangentRegressor
-from divlearn.tangent.classifier import _METHODS
+from divlearn.tangent import _METHODS, TangentClassifier, TangentRegressor
 
 N_ATOMS, N_PAIRS, D = 4, 2, 3
 

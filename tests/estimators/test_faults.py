@@ -19,7 +19,7 @@ import divlearn
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import get_engine
 from divlearn.engines.pencil import decompose
-from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
+from divlearn.fitting.progress import is_interrupted, stoppable, user_call
 from divlearn.iddl import Recipe
 from divlearn.threads import limit_blas
 

@@ -31,8 +31,15 @@ from divlearn.cluster import ABMixture
 from divlearn.datasets import make_wishart_clusters
 from divlearn.descriptors import RegionCovariance
 from divlearn.engines import get_engine
-from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
-from divlearn.fitting.progress import listen, notify, print_progress, track
+from divlearn.fitting.progress import (
+    is_interrupted,
+    listen,
+    notify,
+    print_progress,
+    stoppable,
+    track,
+    user_call,
+)
 from divlearn.nearest import DivergenceKNN, DivergenceMDM
 from divlearn.report import PlaneDisplay, page_of
 from divlearn.threads import one_thread

@@ -16,7 +16,7 @@ from sklearn.base import clone
 from divlearn import DivergenceKNN, IDDLClassifier
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import Prepared, ReferenceEngine
-from divlearn.fitting import prepared
+from divlearn.fitting import held_out
 from divlearn.kernels import DivergenceKernel
 from divlearn.nearest import NearestClassifier
 
@@ -74,10 +74,10 @@ def test_it_is_not_part_of_the_model(case):
     assert len(pickle.dumps(model)) == len(before)
     loaded = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(predict(loaded), expected)
-    known = len(prepared._cache)
+    known = len(held_out._prepared)
     del loaded
     gc.collect()
-    assert len(prepared._cache) == known - 1
+    assert len(held_out._prepared) == known - 1
 
 
 def test_learned_models_go_with_their_estimator():

@@ -18,7 +18,7 @@ from divlearn.iddl.atoms import Dictionary, initial_atoms, make_variant, share_a
 from divlearn.iddl.objective import Objective, Settings
 from divlearn.iddl.solvers import AtomBlock, ParameterBlock, solve_bcd, solve_joint
 from divlearn.iddl.stochastic import solve_stochastic
-from divlearn.optim.problem import projected
+from divlearn.optim import projected
 from divlearn.sharded.opening import open_data
 from divlearn.spd import check_spd
 

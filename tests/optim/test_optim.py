@@ -10,13 +10,13 @@ from scipy.optimize import minimize
 from divlearn import mean_abld
 from divlearn.engines import get_engine
 from divlearn.geometry import in_frames, move_frames
-from divlearn.optim.gradients import (
+from divlearn.optim import (
     Memory,
+    Trial,
     minimize_conjugate_gradient,
     minimize_lbfgs,
     minimize_projected_gradient,
 )
-from divlearn.optim.problem import Trial
 
 
 class Flat:

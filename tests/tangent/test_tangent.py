@@ -10,8 +10,7 @@ from sklearn.svm import SVC
 from divlearn.datasets import make_wishart_clusters
 from divlearn.heads.discriminants import project_to_span
 from divlearn.kernels.machines import LeastSquares, couple
-from divlearn.tangent import TangentClassifier
-from divlearn.tangent.classifier import _METHODS
+from divlearn.tangent import _METHODS, TangentClassifier
 
 
 def make():

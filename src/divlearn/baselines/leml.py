@@ -20,9 +20,8 @@ from divlearn.engines.cpu import cpu_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.folds import Folds
-from divlearn.fitting.interrupts import is_interrupted
 from divlearn.fitting.labelled import check_labelled, check_new
-from divlearn.fitting.progress import say, track
+from divlearn.fitting.progress import is_interrupted, say, track
 from divlearn.geometry import sqrtm
 
 _ETAS = (0.1, 0.3, 1.0)

@@ -17,8 +17,7 @@ from sklearn.metrics import pairwise_distances_argmin
 from sklearn.neighbors import NearestNeighbors
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.fitting.interrupts import stoppable
-from divlearn.fitting.progress import notify
+from divlearn.fitting.progress import notify, stoppable
 from divlearn.geometry import invsqrtm
 
 

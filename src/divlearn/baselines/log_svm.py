@@ -22,7 +22,7 @@ from divlearn.fitting.training import Grid, Training, coordinate_grid
 from divlearn.kernels.classifier import Candidate, MachineClassifier
 from divlearn.kernels.machines import SHARPNESSES, couple
 from divlearn.log_vectors import log_vectors
-from divlearn.tangent.classifier import spread
+from divlearn.tangent import spread
 
 FOLDS = 5  # to choose by
 

@@ -109,7 +109,7 @@ def _lowest(bics: dict[int, float]) -> int:
 def _compute_bics(model: BaseEstimator, matrices: RealArray) -> dict[int, float]:
     """Compute the BIC of mixtures of 1, 2, ... components, until it has risen twice."""
     from divlearn.cluster import ABMixture
-    from divlearn.fitting.interrupts import is_interrupted
+    from divlearn.fitting.progress import is_interrupted
 
     divergence = model.divergence if isinstance(model, ABMixture) else "learn"
     bics: dict[int, float] = {}

@@ -87,8 +87,7 @@ class Output:
     @contextmanager
     def working(self, text: str) -> Iterator[None]:
         """Show progress on a terminal, and remember interrupts."""
-        from divlearn.fitting.interrupts import is_interrupted, user_call
-        from divlearn.fitting.progress import listen
+        from divlearn.fitting.progress import is_interrupted, listen, user_call
 
         started = time.perf_counter()
         with user_call():

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import check_sortable
-from divlearn.fitting.interrupts import is_interrupted
+from divlearn.fitting.progress import is_interrupted
 
 _PERMUTATIONS = 999
 _ROUNDING = 1e-12  # indices that differ by less tie

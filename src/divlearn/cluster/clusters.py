@@ -21,8 +21,7 @@ from divlearn.checks import check_finite
 from divlearn.engines import Engine, Prepared
 from divlearn.geometry import in_frames, move_frames
 from divlearn.means import Slope, arithmetic_mean, run_searches, search_mean
-from divlearn.optim.gradients import minimize_conjugate_gradient
-from divlearn.optim.problem import Problem, Trial
+from divlearn.optim import Problem, Trial, minimize_conjugate_gradient
 from divlearn.sharded.blocks import Block, engine_for
 from divlearn.sharded.shards import Parts, Shards
 from divlearn.spd import usable

@@ -15,10 +15,9 @@ from divlearn.alpha_beta import Point
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.checks import check_finite
 from divlearn.cluster.clusters import Clusters, Memberships, Spectra, nearest_block
-from divlearn.cluster.parameters import Densities, ParameterFit, fit_parameters
+from divlearn.cluster.parameters import Densities, ParameterSearch, fit_parameters
 from divlearn.cluster.runs import Run, repeat
-from divlearn.fitting.interrupts import is_interrupted
-from divlearn.fitting.progress import track
+from divlearn.fitting.progress import is_interrupted, track
 from divlearn.likelihood.members import NAMED_MEMBERS, Members, get_members
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
@@ -100,10 +99,10 @@ class EM:
             )
             for point in self.members.starts
         ]
-        densities, shift, _ = min(fits, key=lambda fit: fit.loss)
+        best = min(fits, key=lambda fit: fit.loss)
         means = centers.copy()
-        means[clusters.alive] *= np.exp(shift)[:, None, None]
-        return Mixture(clusters.weights, means, np.tile(densities[:, :1], len(centers)))
+        means[clusters.alive] *= np.exp(best.shift)[:, None, None]
+        return Mixture(clusters.weights, means, np.tile(best.densities()[:, :1], len(centers)))
 
     def refit(self, mixture: Mixture) -> Mixture:
         """Fit these members to the responsibilities of a mixture."""
@@ -130,7 +129,7 @@ class EM:
     def _fit_densities(self, spectra: Spectra, densities: Densities) -> tuple[Densities, RealArray]:
         few, (alpha, beta, kappa, _) = spectra.totals < FEWEST_MEMBERS, densities
 
-        def fit(part: Spectra, rows: slice, tied: bool) -> ParameterFit:
+        def fit(part: Spectra, rows: slice, tied: bool) -> ParameterSearch:
             start = float(alpha[rows][0]), float(beta[rows][0])
             return fit_parameters(
                 part,
@@ -145,11 +144,13 @@ class EM:
             )
 
         if self.share != "none":
-            return fit(spectra, slice(None), self.share == "all")[:2]
+            best = fit(spectra, slice(None), self.share == "all")
+            return best.densities(), best.shift
         fitted, shift = densities.copy(), np.zeros(len(few))
         for k in np.flatnonzero(~few):
             column = slice(k, k + 1)
-            fitted[:, column], shift[column], _ = fit(spectra.only(int(k)), column, False)
+            best = fit(spectra.only(int(k)), column, False)
+            fitted[:, column], shift[column] = best.densities(), best.shift
         return fitted, shift
 
 

@@ -31,9 +31,8 @@ from divlearn.cluster.runs import Run, check_init
 from divlearn.divergence import DivergenceLike
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, stage
-from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import MatricesMixin, fit_method, takes_metric
-from divlearn.fitting.progress import notify, print_progress
+from divlearn.fitting.progress import is_interrupted, notify, print_progress, stoppable, user_call
 from divlearn.likelihood.fit import sample_family
 from divlearn.likelihood.members import Members, get_members
 from divlearn.likelihood.normalizer import log_normalizer

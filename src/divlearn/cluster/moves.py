@@ -25,8 +25,7 @@ from divlearn.cluster.em import (
 )
 from divlearn.cluster.runs import Run, Starts, best_of
 from divlearn.fitting.checkpoint import stage
-from divlearn.fitting.interrupts import is_interrupted, stoppable
-from divlearn.fitting.progress import notify
+from divlearn.fitting.progress import is_interrupted, notify, stoppable
 from divlearn.geometry import compose
 from divlearn.log_vectors import fit_vectors
 from divlearn.means import mean_abld

@@ -14,7 +14,6 @@ with alpha, beta and kappa (Schur's lemma): alternating with other moves then co
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +31,7 @@ from divlearn.likelihood.normalizer import (
     smallest_kappa,
     solve_kappa,
 )
-from divlearn.optim.gradients import minimize_projected_gradient
-from divlearn.optim.problem import Trial
+from divlearn.optim import Trial, minimize_projected_gradient
 from divlearn.spectral import abld_scalar
 
 _STEPS = 10  # per update of a rule
@@ -53,14 +51,6 @@ Parameters = tuple[float, float, float]
 Update = tuple[Parameters, float, float]  # also the objective per unit of weight, and a log-factor
 
 
-class ParameterFit(NamedTuple):
-    """Densities, log-factors of the centres, and the mean of kappa D + log Z over the weights."""
-
-    densities: Densities
-    shift: RealArray
-    loss: float
-
-
 def fit_parameters(
     spectra: Spectra,
     members: Members,
@@ -72,7 +62,7 @@ def fit_parameters(
     largest_kappa: float = math.inf,
     tol: float = 1e-10,
     max_iter: int = 100,
-) -> ParameterFit:
+) -> ParameterSearch:
     """Find (alpha, beta), concentrations and factors of the centres, all at once."""
     # ``tied`` components share one concentration. ``kappa`` is the initial guess, which ``fixed``
     # components keep unless Z is infinite there. Matrices that equal their centre reach
@@ -82,7 +72,7 @@ def fit_parameters(
     fixed_kappa = np.where(zeros > 0 if fixed is None else fixed, guess, np.nan)
     rtol = float(np.clip(tol, *_KAPPA_TOLERANCES))
     margin = guess - smallest_kappa(*start, spectra.d)
-    problem = _Problem(spectra, members, tied, fixed_kappa, margin, largest_kappa, rtol)
+    problem = ParameterSearch(spectra, members, tied, fixed_kappa, margin, largest_kappa, rtol)
     coordinates = members.locate(*start)
     first_loss, first_gradient = problem.evaluate(coordinates, zeros)
     units, n_free = problem.units(), members.n_free
@@ -104,11 +94,14 @@ def fit_parameters(
         bounds=[(low / unit, high / unit) for (low, high), unit in zip(limits, units, strict=True)],
         options={"maxiter": max_iter, "gtol": math.sqrt(tol), "ftol": least_gain},
     )
-    return ParameterFit(problem.densities(), problem.shift, problem.loss)
+    return problem
 
 
-class _Problem:
-    """The objective, as a mean over the weights, at coordinates of a member and shifts."""
+class ParameterSearch:
+    """Mean of kappa D + log Z over the weights, at coordinates of a member and shifts.
+
+    It keeps the lowest ``loss`` so far, with its ``shift``, the log-factors of the centres.
+    """
 
     def __init__(
         self,
@@ -271,7 +264,7 @@ class Likelihood(Rule):
         return parameters[2] * mean + log_normalizer(*parameters, d)
 
     def update(self, parameters: Parameters, spectra: Spectra, weight: float) -> Update:
-        densities, shift, loss = fit_parameters(
+        best = fit_parameters(
             spectra,
             get_members("learn"),
             parameters[:2],
@@ -280,8 +273,8 @@ class Likelihood(Rule):
             tol=_TOLERANCE,
             max_iter=_STEPS,
         )
-        alpha, beta, kappa, _ = densities[:, 0].tolist()
-        return (alpha, beta, kappa), loss, float(shift[0])
+        alpha, beta, kappa, _ = best.densities()[:, 0].tolist()
+        return (alpha, beta, kappa), best.loss, float(best.shift[0])
 
     def settled(self, before: Parameters, after: Parameters) -> bool:
         return bool(np.abs(np.subtract(before[:2], after[:2])).max() <= _SETTLED)

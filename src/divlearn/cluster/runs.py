@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import KMeans
 
 from divlearn.arrays import Indices, RealArray, to_host
-from divlearn.fitting.interrupts import is_interrupted, stoppable
-from divlearn.fitting.progress import notify
+from divlearn.fitting.progress import is_interrupted, notify, stoppable
 from divlearn.log_vectors import fit_vectors, from_log_vectors, greedy_seeds, log_vectors
 from divlearn.means import arithmetic_mean
 from divlearn.sharded.blocks import Block

@@ -16,9 +16,8 @@ from divlearn.engines import Engine, get_engine
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
 from divlearn.fitting.folds import Splitter, number_units
 from divlearn.fitting.held_out import FoldedData
-from divlearn.fitting.interrupts import is_interrupted, stoppable
 from divlearn.fitting.labelled import Checked
-from divlearn.fitting.progress import notify, on_progress
+from divlearn.fitting.progress import is_interrupted, notify, on_progress, stoppable
 from divlearn.iddl.base import default_atoms
 from divlearn.kernels import POINTS
 from divlearn.kernels.tables import make_tables, shared_columns

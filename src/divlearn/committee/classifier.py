@@ -24,7 +24,7 @@ from divlearn.fitting.training import Training
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import DivergenceKernelClassifier
 from divlearn.nearest import DivergenceMDM, NearestClassifier
-from divlearn.tangent.classifier import TangentClassifier
+from divlearn.tangent import TangentClassifier
 
 # In the order of their fits: the slowest come last.
 _QUICK: dict[str, Callable[..., BaseEstimator]] = {

@@ -18,9 +18,15 @@ from divlearn.committee.weights import Average, find_simple, fit_number_average
 from divlearn.committee.wrapped import CrossValidatedRegressor
 from divlearn.engines import Engine
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.labelled import MatricesMixin, fit_method, prepare_new
+from divlearn.fitting.labelled import (
+    MatricesMixin,
+    check_numbered,
+    fit_method,
+    prepare_new,
+    restore,
+)
 from divlearn.fitting.progress import say
-from divlearn.fitting.regression import NumberedTraining, check_numbered, r_squared, restore
+from divlearn.fitting.training import NumberedTraining, r_squared
 from divlearn.iddl import IDDLRegressor
 from divlearn.kernels import DivergenceKernelRegressor
 from divlearn.nearest import NearestRegressor

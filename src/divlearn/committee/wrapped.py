@@ -15,8 +15,7 @@ from divlearn.engines import Engine, Prepared
 from divlearn.fitting.folds import Splitter, fit_grouped
 from divlearn.fitting.held_out import FoldedData, Grid
 from divlearn.fitting.labelled import MatricesMixin
-from divlearn.fitting.regression import HeldOutRegressor
-from divlearn.fitting.training import HeldOutClassifier
+from divlearn.fitting.training import HeldOutClassifier, HeldOutRegressor
 
 _LOWEST = 1e-12  # of a probability
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
 from divlearn.checks import check_number
-from divlearn.descriptors.definite import ensure_definite
+from divlearn.descriptors.matrices import ensure_definite
 from divlearn.descriptors.pixels import Feature, Images, Preset
 from divlearn.descriptors.region import Part, RegionCovariance
 from divlearn.descriptors.series import Series, SeriesTransformer

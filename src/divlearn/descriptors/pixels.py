@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,14 +28,6 @@ _MARGIN_DEVIATIONS = 3.0  # of the largest envelope, beyond which a filter is ne
 
 
 # --- images
-
-
-class Stack(NamedTuple):
-    """Consecutive images of one size."""
-
-    first: int  # index of the first image
-    images: RealArray  # float64, (n_images, height, width, n_channels)
-    is_float32: bool  # dtype of the input
 
 
 def check_images(X: Images) -> Images:
@@ -61,18 +52,22 @@ def check_images(X: Images) -> Images:
     return X
 
 
-def stacks(X: Images, max_pixels: int) -> Iterator[Stack]:
-    """Yield stacks of images of one size, of at most `max_pixels` pixels or of one image."""
+def stacks(X: Images, max_pixels: int) -> Iterator[tuple[int, RealArray]]:
+    """Yield stacks of consecutive images of one size, each with the index of its first image.
+
+    Stacks have the shape (n_images, height, width, n_channels), and at most `max_pixels` pixels or
+    one image. They are float64, or float32 where the images are.
+    """
     pending: list[np.ndarray] = []
     first = 0
     for index in range(len(X)):
         image = _check_image(X[index], f"X[{index}]")
         same = pending and image.shape == pending[0].shape and image.dtype == pending[0].dtype
         if pending and (not same or (len(pending) + 1) * image[..., 0].size > max_pixels):
-            yield _stack(pending, first)
+            yield first, _stack(pending, first)
             pending, first = [], index
         pending.append(image)
-    yield _stack(pending, first)
+    yield first, _stack(pending, first)
 
 
 def _check_image(image: ArrayLike, name: str) -> np.ndarray:
@@ -95,9 +90,10 @@ def _check_image(image: ArrayLike, name: str) -> np.ndarray:
     return array
 
 
-def _stack(arrays: list[np.ndarray], first: int) -> Stack:
-    images = np.stack(arrays).astype(np.float64)
-    largest = np.abs(images).max(axis=(1, 2, 3))
+def _stack(arrays: list[np.ndarray], first: int) -> RealArray:
+    dtype: type[np.floating] = np.float32 if arrays[0].dtype == np.float32 else np.float64
+    images: RealArray = np.stack(arrays).astype(dtype, copy=False)
+    largest = np.abs(images).max(axis=(1, 2, 3)).astype(np.float64)
     bad = np.flatnonzero(
         ~((largest == 0) | ((largest >= 1 / _MAX_VALUE) & (largest <= _MAX_VALUE)))
     )
@@ -109,7 +105,7 @@ def _stack(arrays: list[np.ndarray], first: int) -> Stack:
             f"{where} has values up to {size:.3g}, which must be between {1 / _MAX_VALUE:.3g} and "
             f"{_MAX_VALUE:.3g} for their squares to be finite; rescale the images"
         )
-    return Stack(first, images, arrays[0].dtype == np.float32)
+    return images
 
 
 # --- Gabor filters
@@ -330,7 +326,7 @@ def _check_features(features: Sequence[Feature]) -> None:
 
 def pixel_features(images: RealArray, features: Sequence[Feature]) -> tuple[RealArray, list[str]]:
     """Compute features, shape (n_images, n_features, height, width), and their names."""
-    planes = _Planes(images)
+    planes = _Planes(images.astype(np.float64, copy=False))
     names, blocks = zip(*(_compute(feature, planes) for feature in features), strict=True)
     return np.concatenate(blocks, axis=1), [name for group in names for name in group]
 

@@ -15,8 +15,8 @@ from divlearn.arrays import IntArray, RealArray
 from divlearn.descriptors import covariances as over
 from divlearn.descriptors import pixels
 from divlearn.descriptors.covariances import Boxes, check_boxes, check_sides
-from divlearn.descriptors.definite import MatrixTransformer, check_floor, ensure_definite
-from divlearn.descriptors.pixels import COORDINATES, Feature, GaborBank, Images, Preset, Stack
+from divlearn.descriptors.matrices import MatrixTransformer, check_floor, ensure_definite
+from divlearn.descriptors.pixels import COORDINATES, Feature, GaborBank, Images, Preset
 from divlearn.fitting.labelled import fit_method
 from divlearn.fitting.progress import notify, print_progress
 from divlearn.fitting.targets import locate_errors
@@ -139,7 +139,7 @@ class RegionCovariance(MatrixTransformer):
 
     def _fit(self, X: Images) -> list[Part]:
         """Fit; return the covariances if they were computed for it, else an empty list."""
-        image = next(pixels.stacks(pixels.check_images(X)[:1], 1)).images
+        _, image = next(pixels.stacks(pixels.check_images(X)[:1], 1))
         self._set_or_check_count(image.shape[-1], "channels", reset=True)
         preset = pixels.get_preset(self.features)
         # A corner of the image is enough for the names, unless a function of the user needs all.
@@ -211,7 +211,7 @@ class RegionCovariance(MatrixTransformer):
         # BLAS gets one thread, because products are small and stacks may run in parallel.
         with limit_blas(1), print_progress(type(self).__name__, self.verbose):
             work = Parallel(n_jobs=self.n_jobs, require="sharedmem", return_as="generator")(
-                delayed(self._compute_part)(stack, boxes)
+                delayed(self._compute_part)(*stack, boxes)
                 for stack in pixels.stacks(images, _STACK_PIXELS)
             )
             parts = []
@@ -220,8 +220,9 @@ class RegionCovariance(MatrixTransformer):
                 notify("images", int(part[0].image[-1]) + 1, len(images))
             return parts
 
-    def _compute_part(self, stack: Stack, boxes: Sequence[ArrayLike] | None) -> Part:
-        first, images, is_float32 = stack
+    def _compute_part(
+        self, first: int, images: RealArray, boxes: Sequence[ArrayLike] | None
+    ) -> Part:
         n_images, height, width, n_channels = images.shape
         indices = range(first, first + n_images)
         self._set_or_check_count(n_channels, "channels", reset=False, where=f"X[{first}]")
@@ -242,7 +243,7 @@ class RegionCovariance(MatrixTransformer):
         _make_coordinates_relative(result, all_boxes, coordinates)
         return Regions(
             result, np.repeat(indices, list(map(len, image_boxes))), all_boxes
-        ), is_float32
+        ), images.dtype == np.float32
 
     def _get_boxes(
         self, shape: tuple[int, int], boxes: Sequence[ArrayLike] | None, index: int

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray, check_real
 from divlearn.checks import check_number
-from divlearn.descriptors.definite import (
+from divlearn.descriptors.matrices import (
     MatrixTransformer,
     check_floor,
     ensure_definite,

@@ -28,7 +28,7 @@ from sklearn.utils import check_random_state
 from divlearn.checks import RandomState
 from divlearn.engines import get_engine
 from divlearn.engines.dask import as_dask
-from divlearn.fitting.interrupts import is_interrupted
+from divlearn.fitting.progress import is_interrupted
 from divlearn.models.storage import fingerprint, libraries, read_object, write_object
 from divlearn.models.tree import Unknown
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from threading import RLock
 from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,6 +29,7 @@ from divlearn.tolerances import LEARNING_ACCURACY
 
 _T = TypeVar("_T", bound=Hashable)
 _P = TypeVar("_P", bound=tuple[Hashable, ...])  # values of parameters
+_A = TypeVar("_A")
 _F = TypeVar("_F")
 Model = Any  # its type depends on the estimator
 
@@ -53,6 +55,19 @@ class Memo:
         for oldest in list(self._results)[: -self._size] if self._size else []:
             self._results.pop(oldest, None)
         return result
+
+
+# A learned attribute of each estimator, and its form for predictions. It is no attribute of the
+# estimators: pickles, files and clones are without it.
+_prepared: WeakKeyDictionary[Any, tuple[object, object]] = WeakKeyDictionary()
+
+
+def prepare_once(estimator: object, array: _A, prepare: Callable[[_A], _F]) -> _F:
+    """Return the prepared form of a learned attribute, computed again after another fit."""
+    cached = _prepared.get(estimator)
+    if cached is None or cached[0] is not array:
+        cached = _prepared[estimator] = array, prepare(array)
+    return cast(_F, cached[1])
 
 
 class FoldedData(Memo):

@@ -12,16 +12,15 @@ from typing import Annotated, Any, ClassVar, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import ClassWeight, RandomState
 from divlearn.divergence import Divergence
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.folds import Fold, Splitter, check_groups, count_groups, make_folds
-from divlearn.fitting.interrupts import user_call
-from divlearn.fitting.progress import print_progress
-from divlearn.fitting.targets import check_labels, class_factors, keep_classes
+from divlearn.fitting.progress import print_progress, user_call
+from divlearn.fitting.targets import check_labels, check_numbers, class_factors, keep_classes
 from divlearn.hermitian import from_real_form, is_complex, real_form
 from divlearn.spd import Shrinkage, check_and_learn, check_spd
 from divlearn.threads import count_jobs
@@ -29,6 +28,8 @@ from divlearn.weights import check_weights, normalize_weights
 
 _Fit = TypeVar("_Fit", bound=Callable[..., Any])
 _Class = TypeVar("_Class", bound=type)
+
+ROUNDING = 1e-14  # of a standard deviation, relative to the largest number
 
 
 def fit_method(fit: _Fit) -> _Fit:
@@ -203,6 +204,24 @@ class Labelled(Checked):
             )
 
 
+@dataclass(frozen=True, eq=False)
+class Numbered(Checked):
+    """Matrices and numbers to predict, without those of weight zero."""
+
+    _classes = False
+
+    numbers: RealArray  # standardised, shape (n_matrices,) or (n_matrices, n_outputs)
+    mean: RealArray
+    scale: RealArray
+
+    @property
+    def strata(self) -> Indices:
+        return np.zeros(len(self.matrices), dtype=np.intp)
+
+    def standardize(self, values: RealArray) -> RealArray:
+        return (values - self.mean) / self.scale
+
+
 def check_labelled(
     estimator: BaseEstimator,
     X: ArrayLike,
@@ -242,6 +261,48 @@ def label(
     products, weights = normalize_weights(products[rows]), normalize_weights(weights[kept])
     groups = check_groups(groups, len(labels))
     return Labelled(matrices[kept], products, kept, labels, groups, codes, classes, weights)
+
+
+def check_numbered(
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike | None,
+    sample_weight: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+) -> Numbered:
+    """Check the data to learn from, with one number for every matrix."""
+    matrices = check_training(estimator, X, sample_weight)
+    numbers = column_or_1d(check_numbers(y, len(matrices)), warn=True)
+    data = number(matrices, numbers, check_weights(sample_weight, len(matrices)), groups)
+    if len(data.matrices) < 2:
+        raise ValueError(
+            f"n_samples={len(data.matrices)} of weight > 0 must be >= 2, one to train on and one "
+            "to test on; pass more matrices"
+        )
+    return data
+
+
+def number(
+    matrices: RealArray, y: RealArray, weights: RealArray, groups: ArrayLike | None = None
+) -> Numbered:
+    """Standardise numbers of matrices and weights that were checked before."""
+    kept = np.flatnonzero(weights)  # a weight of zero leaves a matrix out
+    weights, values = weights[kept], y[kept]
+    _, power = np.frexp(np.abs(values).max(axis=0))
+    values = np.ldexp(values, -power)  # exactly; squares neither overflow nor underflow
+    mean = np.asarray(np.average(values, axis=0, weights=weights))
+    deviation = np.sqrt(np.average((values - mean) ** 2, axis=0, weights=weights))
+    constant = deviation <= ROUNDING
+    scale = np.where(constant, 1.0, deviation)
+    numbers = np.where(constant, 0.0, (values - mean) / scale)
+    mean, scale = np.ldexp(mean, power), np.ldexp(scale, power)
+    groups = check_groups(groups, len(y))
+    return Numbered(matrices[kept], weights, kept, y, groups, numbers, mean, scale)
+
+
+def restore(numbers: RealArray, mean: float | RealArray, scale: float | RealArray) -> RealArray:
+    """Undo the standardisation of numbers."""
+    return numbers * scale + mean
 
 
 def real_training(estimator: BaseEstimator, X: ArrayLike) -> ArrayLike:

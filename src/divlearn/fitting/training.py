@@ -1,4 +1,7 @@
-"""Training on folds: fit candidates, choose one by held-out data, calibrate it, refit it."""
+"""Training on folds: fit candidates, choose one by held-out data, refit it.
+
+Probabilities of classifiers are calibrated on held-out data.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Annotated, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import RegressorMixin
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import ClassWeight
@@ -28,10 +32,27 @@ from divlearn.fitting.held_out import (
     coordinate_grid,
     shares_of,
 )
-from divlearn.fitting.labelled import Labelled, MatrixClassifierMixin, check_labelled, prepare_new
+from divlearn.fitting.labelled import (
+    Labelled,
+    MatricesMixin,
+    MatrixClassifierMixin,
+    Numbered,
+    check_labelled,
+    check_numbered,
+    prepare_new,
+    restore,
+)
 from divlearn.fitting.selection import Criterion, HeldOut, average_held_out
 
-__all__ = ["Grid", "HeldOutClassifier", "Training", "choose", "coordinate_grid"]
+__all__ = [
+    "Grid",
+    "HeldOutClassifier",
+    "HeldOutRegressor",
+    "NumberedTraining",
+    "Training",
+    "choose",
+    "coordinate_grid",
+]
 
 _T = TypeVar("_T", bound=Hashable)
 
@@ -186,3 +207,79 @@ class HeldOutClassifier(MatrixClassifierMixin, HeldOutEstimator[_T, Training], G
     def predict_proba(self, X: ArrayLike) -> RealArray:
         """Probabilities of the classes, shape (n_matrices, n_classes), by held-out calibration."""
         return np.exp(self.predict_log_proba(X))
+
+
+# --- regressors -----------------------------------------------------------------------------------
+
+
+class NumberedTraining(FoldedData):
+    """Checked matrices, their numbers and folds, and features that regressors share."""
+
+    data: Numbered
+
+
+def r_squared(numbers: RealArray, predictions: RealArray, weights: RealArray) -> float:
+    """Coefficient of determination; for constant numbers 1 if predictions are exact, or 0."""
+    variance = np.average((numbers - np.average(numbers, weights=weights)) ** 2, weights=weights)
+    error = np.average((numbers - predictions) ** 2, weights=weights)
+    return float(1 - error / variance) if variance > 0 else float(error == 0)
+
+
+class HeldOutRegressor(
+    RegressorMixin,  # type: ignore[misc]
+    MatricesMixin,
+    HeldOutEstimator[_T, NumberedTraining],
+    Generic[_T],
+):
+    """Base of regressors that choose their parameters on held-out data; see `HeldOutEstimator`.
+
+    Models learn and decide on numbers that are standardised.
+    """
+
+    _nested = True
+    _training = NumberedTraining
+    _check_data = check_numbered
+
+    mean_: float
+    scale_: float
+    oof_prediction_: Annotated[RealArray, "n_matrices"]
+    _optimistic_prediction: Annotated[RealArray, "n_matrices"]
+    held_out_r2_: float
+    held_out_mae_: float
+
+    def fit_training(self, training: NumberedTraining) -> Self:
+        """Fit to data that was checked, and to features that were computed before."""
+        self.mean_, self.scale_ = float(training.data.mean), float(training.data.scale)
+        return super().fit_training(training)
+
+    def _make_criterion(self, training: NumberedTraining) -> Criterion:
+        numbers, weights = training.data.numbers, training.data.weights
+
+        def criterion(parts: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
+            errors = np.concatenate(parts) - numbers[np.concatenate(rows)]
+            return (1 - errors**2) * shares_of(rows, weights)
+
+        return criterion
+
+    def _choose(self, training: NumberedTraining, held_out: HeldOut[_T], grid: Grid[_T]) -> _T:
+        """Choose a candidate, and for every fold one without the fold."""
+        data, inner, n_folds = training.data, self._inner_grid(grid), len(training.folds)
+        best = held_out.best(*grid)
+        chosen = [held_out.best(*inner, without=number) for number in range(n_folds)]
+        rows, predictions = held_out.average(chosen, len(data.matrices))
+        _, optimistic = held_out.average([best] * n_folds, len(data.matrices))
+        self.oof_prediction_ = data.scatter(rows, self._restore(predictions))
+        self._optimistic_prediction = data.scatter(rows, self._restore(optimistic))
+        numbers, weights = data.numbers[rows], data.weights[rows]
+        self.held_out_r2_ = r_squared(numbers, predictions, weights)
+        error = np.average(np.abs(predictions - numbers), weights=weights)
+        self.held_out_mae_ = self.scale_ * float(error)
+        self._keep_tried(training, held_out, grid, best, f"R2 {self.held_out_r2_:.3f}")
+        return best
+
+    def _restore(self, values: RealArray) -> RealArray:
+        return restore(values, self.mean_, self.scale_)
+
+    def predict(self, X: ArrayLike) -> RealArray:
+        """Predict numbers, shape (n_matrices,)."""
+        return self._restore(self._decide_new(prepare_new(self, X)))

@@ -17,10 +17,11 @@ from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import (
     Labelled,
     MatrixClassifierMixin,
+    Numbered,
     label,
+    number,
     takes_metric,
 )
-from divlearn.fitting.regression import Numbered, number
 from divlearn.fitting.selection import average_held_out
 from divlearn.fitting.targets import check_numbers
 from divlearn.heads.losses import LOSSES, Loss

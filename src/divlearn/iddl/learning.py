@@ -14,8 +14,7 @@ from divlearn.alpha_beta import Point
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.fitting.checkpoint import staged
 from divlearn.fitting.held_out import Memo, coordinate_grid
-from divlearn.fitting.interrupts import interrupt, stoppable
-from divlearn.fitting.progress import track
+from divlearn.fitting.progress import interrupt, stoppable, track
 from divlearn.fitting.selection import HeldOut, Nest, mean_with_error
 from divlearn.heads.discriminants import RDA, NoSpreadError
 from divlearn.heads.heads import solve_head

@@ -14,7 +14,7 @@ from divlearn.heads.heads import is_rough, objective_of, scores_of, slopes_of, s
 from divlearn.heads.losses import Loss
 from divlearn.heads.samples import FeatureMap, Head, Samples
 from divlearn.iddl.atoms import Dictionary, Variant, are_filters
-from divlearn.optim.problem import Trial
+from divlearn.optim import Trial
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 from divlearn.sharded.targets import Targets

@@ -20,12 +20,9 @@ from divlearn.checks import check_count
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.held_out import FoldedData
-from divlearn.fitting.interrupts import is_interrupted, stoppable
-from divlearn.fitting.labelled import Labelled, fit_method
-from divlearn.fitting.prepared import prepare_once
-from divlearn.fitting.progress import say, track
-from divlearn.fitting.regression import Numbered
+from divlearn.fitting.held_out import FoldedData, prepare_once
+from divlearn.fitting.labelled import Labelled, Numbered, fit_method
+from divlearn.fitting.progress import is_interrupted, say, stoppable, track
 from divlearn.heads.losses import LOSSES, Loss, RidgeLoss, SoftmaxLoss
 from divlearn.iddl.atoms import (
     Variant,

@@ -9,17 +9,18 @@ from numpy.typing import NDArray
 
 from divlearn.arrays import RealArray, to_host
 from divlearn.checks import check_finite
-from divlearn.fitting.interrupts import is_interrupted, stoppable
-from divlearn.fitting.progress import notify
+from divlearn.fitting.progress import is_interrupted, notify, stoppable
 from divlearn.geometry import in_frames, move_frames
 from divlearn.iddl.atoms import Dictionary
 from divlearn.iddl.objective import Memo, Objective, encode_rows
-from divlearn.optim.gradients import (
+from divlearn.optim import (
+    Problem,
+    Progress,
+    Trial,
     minimize_conjugate_gradient,
     minimize_lbfgs,
     minimize_projected_gradient,
 )
-from divlearn.optim.problem import Problem, Progress, Trial
 from divlearn.sharded.blocks import Block
 from divlearn.spd import usable
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from divlearn.arrays import Indices, IntArray, RealArray, to_host
 from divlearn.checks import check_finite
-from divlearn.fitting.interrupts import stoppable
+from divlearn.fitting.progress import stoppable
 from divlearn.heads.samples import Head
 from divlearn.iddl.atoms import Dictionary
 from divlearn.iddl.objective import Objective, head_slopes
 from divlearn.iddl.solvers import Run, first_trial
-from divlearn.optim.problem import Trial, projected
+from divlearn.optim import Trial, projected
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import MemoryShards, Parts, Shards
 from divlearn.sharded.targets import Targets

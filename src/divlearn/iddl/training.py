@@ -18,9 +18,8 @@ from divlearn.engines import Prepared
 from divlearn.fitting.calibration import fit_temperature, log_softmax
 from divlearn.fitting.folds import Folds, number_units
 from divlearn.fitting.held_out import Memo
-from divlearn.fitting.interrupts import is_interrupted
-from divlearn.fitting.labelled import Labelled
-from divlearn.fitting.regression import Numbered
+from divlearn.fitting.labelled import Labelled, Numbered
+from divlearn.fitting.progress import is_interrupted
 from divlearn.heads.discriminants import Quadratic
 from divlearn.heads.heads import scores_of
 from divlearn.heads.samples import FeatureMap, Head, Units

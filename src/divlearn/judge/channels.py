@@ -16,9 +16,8 @@ from sklearn.utils import check_random_state
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import RandomState, check_count, check_name
 from divlearn.fitting.folds import Fold, Splitter, find_dependent
-from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import Labelled
-from divlearn.fitting.progress import print_progress, track
+from divlearn.fitting.progress import is_interrupted, print_progress, stoppable, track, user_call
 from divlearn.judge import significance
 from divlearn.judge.answer import Summarised, say_how_many
 from divlearn.judge.evaluation import check_folded, fit_fold, regularize_fold

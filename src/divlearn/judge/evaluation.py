@@ -25,9 +25,8 @@ from divlearn.fitting.folds import (
     fit_grouped,
     number_units,
 )
-from divlearn.fitting.interrupts import is_interrupted, stoppable, user_call
 from divlearn.fitting.labelled import Labelled, label
-from divlearn.fitting.progress import notify, print_progress
+from divlearn.fitting.progress import is_interrupted, notify, print_progress, stoppable, user_call
 from divlearn.fitting.targets import locate_errors
 from divlearn.hermitian import is_complex, real_form
 from divlearn.judge import significance

@@ -23,7 +23,7 @@ from divlearn.divergence import (
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Grid, Memo
-from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
+from divlearn.fitting.training import HeldOutRegressor, NumberedTraining
 from divlearn.heads.discriminants import Linear
 from divlearn.kernels.classifier import POINTS, check_positive
 from divlearn.kernels.machines import on_landmarks

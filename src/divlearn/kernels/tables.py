@@ -15,8 +15,7 @@ from divlearn.divergence import ABDivergence, Divergence, EmbeddedMetric
 from divlearn.engines import Engine, Prepared, compiled
 from divlearn.engines.compiled import compiles
 from divlearn.engines.plane import evaluate_plane
-from divlearn.fitting.held_out import FoldedData, Memo
-from divlearn.fitting.prepared import prepare_once
+from divlearn.fitting.held_out import FoldedData, Memo, prepare_once
 from divlearn.fitting.progress import track
 from divlearn.threads import side_by_side
 

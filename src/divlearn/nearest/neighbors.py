@@ -26,9 +26,8 @@ from divlearn.divergence import (
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting import labelled
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.held_out import FoldedData
+from divlearn.fitting.held_out import FoldedData, prepare_once
 from divlearn.fitting.labelled import check_labelled, check_new
-from divlearn.fitting.prepared import prepare_once
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training
 from divlearn.kernels.classifier import POINTS
 from divlearn.kernels.regressor import usual_divergences

@@ -12,8 +12,7 @@ from divlearn.arrays import Indices, RealArray
 from divlearn.divergence import ABDivergence, get_member
 from divlearn.engines import Engine, Prepared
 from divlearn.engines.plane import evaluate_plane
-from divlearn.fitting.interrupts import stoppable
-from divlearn.fitting.progress import notify, track
+from divlearn.fitting.progress import notify, stoppable, track
 
 NAMED: dict[str, ABDivergence] = {
     name: get_member(name) for name in ("airm", "stein", "burg", "reverse-burg", "log-cosh")

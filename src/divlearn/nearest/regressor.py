@@ -12,7 +12,7 @@ from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.divergence import LOG_EUCLIDEAN
 from divlearn.engines import Prepared, get_engine
 from divlearn.fitting.held_out import Grid
-from divlearn.fitting.regression import HeldOutRegressor, NumberedTraining
+from divlearn.fitting.training import HeldOutRegressor, NumberedTraining
 from divlearn.kernels.classifier import POINTS
 from divlearn.kernels.regressor import usual_divergences
 from divlearn.kernels.tables import are_many, cut, shared_table, training_table

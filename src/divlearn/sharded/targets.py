@@ -9,8 +9,7 @@ from divlearn.checks import ClassWeight
 from divlearn.engines import Engine, get_engine
 from divlearn.engines.cpu import cpu_engine
 from divlearn.engines.dask import as_dask
-from divlearn.fitting.labelled import Labelled
-from divlearn.fitting.regression import ROUNDING, Numbered
+from divlearn.fitting.labelled import ROUNDING, Labelled, Numbered
 from divlearn.fitting.targets import (
     check_labels,
     check_numbers,

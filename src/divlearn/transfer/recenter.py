@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import check_sortable
-from divlearn.descriptors.definite import MatrixTransformer
+from divlearn.descriptors.matrices import MatrixTransformer
 from divlearn.divergence import Divergence, DivergenceLike, get_divergence
 from divlearn.engines import Engine, get_engine
 from divlearn.fitting.folds import check_groups, count_groups

@@ -1,1 +1,0 @@
-"""Optimisers on products of manifolds, in coordinates that move with the point."""
