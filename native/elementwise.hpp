@@ -1,8 +1,5 @@
-// Exponentials and logarithms of arrays, entry by entry or column by column.
+// Exponentials of arrays, entry by entry, and sums of them by column.
 #pragma once
-#include <cfloat>
-#include <cmath>
-
 #include "lane_math.hpp"
 
 namespace DIVLEARN_ISA {
@@ -34,20 +31,6 @@ void decay(int64_t count, const double* x, double scale, double* out) {
     const Lane exponent = load(x + i, width) * -scale, power = exp_lane(exponent);
     store(out + i, exponent == exponent ? power : exponent, width);
   });
-}
-
-// log(x + offset) of rows.
-void shifted_logarithms(int64_t rows, int64_t columns, const double* x, const double* offset,
-                        double* out) {
-  for (int64_t row = 0; row < rows; ++row, x += columns, out += columns)
-    for_lanes(columns, [&](int64_t i, int width) __attribute__((always_inline)) {
-      const Lane sum = load(x + i, width) + load(offset + i, width);
-      Lane result = log_lane(sum);
-      const Mask unusual = ~((sum >= DBL_MIN) & (sum <= DBL_MAX));
-      if (any(unusual))
-        for (int w = 0; w < width; ++w) result[w] = std::log(sum[w]);
-      store(out + i, result, width);
-    });
 }
 
 // Sums over rows x of e^(scale x), x e^(scale x) and x^2 e^(scale x): (3, columns).

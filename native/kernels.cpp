@@ -19,7 +19,7 @@ namespace DIVLEARN_ISA {
 static const divlearn::Kernels TABLE = {DIVLEARN_STRING(DIVLEARN_ISA), W, factor, spectra, encode,
                                         pullback, pullback_logdet, logarithms, encode_filters, pullback_filters,
                                         box_grams, softmax_sums, softmax_step<float>, softmax_step<double>,
-                                        plane, solve_pairs, decay, shifted_logarithms, power_sums, pair_losses};
+                                        plane, solve_pairs, decay, power_sums, pair_losses};
 
 }  // namespace DIVLEARN_ISA
 

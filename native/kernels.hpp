@@ -160,8 +160,6 @@ struct Kernels {
                       double* offsets);
   // The functions of elementwise.hpp.
   void (*decay)(int64_t count, const double* x, double scale, double* out);
-  void (*shifted_logarithms)(int64_t rows, int64_t columns, const double* x, const double* offset,
-                             double* out);
   void (*power_sums)(int64_t rows, int64_t columns, const double* x, double scale, double* out);
   void (*pair_losses)(int classes, int64_t columns, const double* decisions, double sharpness,
                       double* losses);

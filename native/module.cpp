@@ -419,15 +419,6 @@ void decay(const std::string& isa, ConstArray x, double scale, Array out) {
   kernels.decay((int64_t)x.size(), x.data(), scale, target);
 }
 
-void shifted_logarithms(const std::string& isa, ConstArray x, ConstArray offset, Array out) {
-  const Kernels& kernels = find(isa);
-  require(x.ndim() == 2, "values must be (samples, columns)");
-  const double* shift = checked(offset, x.shape(1), "wrong size of offset");
-  double* target = checked(out, x.size(), "wrong size of logarithms");
-  nb::gil_scoped_release release;
-  kernels.shifted_logarithms((int64_t)x.shape(0), (int64_t)x.shape(1), x.data(), shift, target);
-}
-
 void power_sums(const std::string& isa, ConstArray x, double scale, Array out) {
   const Kernels& kernels = find(isa);
   require(x.ndim() == 2, "gaps must be (classes, samples)");
@@ -475,7 +466,6 @@ NB_MODULE(_native, module) {
   module.def("plane", &plane);
   module.def("solve_pairs", &solve_pairs);
   module.def("decay", &decay);
-  module.def("shifted_logarithms", &shifted_logarithms);
   module.def("power_sums", &power_sums);
   module.def("pair_losses", &pair_losses);
 }

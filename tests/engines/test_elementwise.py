@@ -1,4 +1,4 @@
-"""Compiled exponentials and logarithms of arrays against NumPy, SciPy and mpmath."""
+"""Compiled exponentials of arrays, and sums of them, against NumPy, SciPy and mpmath."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from divlearn.engines.compiled import decay, pair_losses, power_sums, shifted_logarithms
+from divlearn.engines.compiled import decay, pair_losses, power_sums
 from divlearn.engines.cpu import available_engines
 
 if "native" not in available_engines():
@@ -40,22 +40,6 @@ def test_decay_keeps_the_shape_and_takes_any_order():
     table = np.random.default_rng(0).gamma(2, size=(13, 7))
     for view in (table.T, table[::2], table[:, 1:4]):
         np.testing.assert_allclose(decay(view, 0.3), np.exp(-0.3 * view), rtol=1e-15)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_logarithms_have_the_digits_of_mpmath(size):
-    rng = np.random.default_rng(size)
-    x, offset = 10 ** rng.uniform(-30, 30, (5, size)), rng.random(size)
-    expected = [[float(mpmath.log(mpmath.mpf(v))) for v in row] for row in x + offset]
-    found = shifted_logarithms(x, offset)
-    np.testing.assert_allclose(found, expected, rtol=5e-16, atol=5e-16)
-
-
-def test_logarithms_of_unusual_numbers_are_those_of_numpy():
-    x = np.array([[0.0, 5e-324, 1e-310, np.inf, np.nan, 1.0, 2.0, 3.0, 4.0]])
-    with np.errstate(divide="ignore"):
-        expected = np.log(x)
-    np.testing.assert_allclose(shifted_logarithms(x, np.zeros(9)), expected, rtol=5e-16)
 
 
 @pytest.mark.parametrize("size", SIZES)

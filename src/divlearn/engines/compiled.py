@@ -1,10 +1,10 @@
-"""Compiled code for heads, support vector machines, and exponentials and logarithms of arrays."""
+"""Compiled code for heads, support vector machines, spectra, and exponentials of arrays."""
 
 from typing import Any
 
 import numpy as np
 
-from divlearn.arrays import Indices, RealArray
+from divlearn.arrays import Indices, RealArray, on_device
 from divlearn.engines.cpu import available_engines
 from divlearn.threads import available_threads
 
@@ -18,8 +18,7 @@ def is_compiled() -> bool:
 
 def compiles(*arrays: RealArray) -> bool:
     """Whether the functions of this module take these arrays: those of float64 on the host."""
-    on_host = all(isinstance(x, np.ndarray) and x.dtype == np.float64 for x in arrays)
-    return on_host and is_compiled()
+    return is_compiled() and not any(on_device(x) or x.dtype != np.float64 for x in arrays)
 
 
 def softmax_sums(
@@ -164,14 +163,6 @@ def decay(x: RealArray, scale: float) -> RealArray:
     native, powers = _kernels(), np.empty(x.shape)
     native.decay(native.instruction_sets()[0], np.ascontiguousarray(x), scale, powers)
     return powers
-
-
-def shifted_logarithms(x: RealArray, offset: RealArray) -> RealArray:
-    """Return log(x + offset) for x of shape (n_samples, n_columns) and one offset per column."""
-    native, logarithms = _kernels(), np.empty(x.shape)
-    arrays = map(np.ascontiguousarray, (x, offset))
-    native.shifted_logarithms(native.instruction_sets()[0], *arrays, logarithms)
-    return logarithms
 
 
 def power_sums(x: RealArray, scale: float) -> RealArray:

@@ -10,7 +10,6 @@ import numpy as np
 
 from divlearn.arrays import RealArray, to_device_of, to_host
 from divlearn.checks import check_finite
-from divlearn.engines.compiled import compiles, shifted_logarithms
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 from divlearn.sharded.targets import Targets
@@ -162,8 +161,7 @@ class Samples:
 
 
 def _log(V: RealArray, offset: RealArray) -> RealArray:
-    offset = to_device_of(offset, V)
-    return shifted_logarithms(V, offset) if compiles(V, offset) else np.log(V + offset)
+    return np.log(V + to_device_of(offset, V))
 
 
 def _mean(_: Block, targets: Targets, V: RealArray) -> RealArray:
