@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 from conftest import wishart
+from oracle.high_precision import Pair
 from pyriemann.classification import MDM
 from pyriemann.geometry import distance as distances
 from pyriemann.geometry import mean as means
@@ -77,6 +78,18 @@ def test_wasserstein_keeps_small_distances():
     near = x * (1 + 1e-7)
     exact = ((np.sqrt(near) - np.sqrt(x)) ** 2).sum()
     assert get_divergence("bures")(np.diag(x), np.diag(near)) == pytest.approx(exact, rel=1e-6)
+
+
+@pytest.mark.parametrize("condition", [1e6, 1e12])
+def test_thompson_keeps_small_eigenvalues(condition):
+    """Against 60 digits: the smallest of a wide spectrum was lost, and its logarithm was NaN."""
+    rng, sizes = np.random.default_rng(0), np.geomspace(1, condition, 4)
+    bases = np.linalg.qr(rng.standard_normal((8, 4, 4)))[0]
+    matrices = (bases * sizes) @ bases.mT
+    X, Y = np.split(0.5 * (matrices + matrices.mT), 2)
+    expected = [float(max(t**2 for t in Pair(*pair).t)) for pair in zip(X, Y, strict=True)]
+    np.testing.assert_allclose(get_divergence("thompson")(X, Y), expected, rtol=1e-16 * condition)
+    assert get_divergence("thompson")(1e-12 * X[0], 1e-12 * X[0]) < 1e-8
 
 
 @pytest.mark.parametrize("name", EMBEDDED)
