@@ -114,6 +114,22 @@ def test_sizes_must_agree():
 # --- means ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["wasserstein", "harmonic"])
+@pytest.mark.parametrize("condition", [1e8, 1e10])
+def test_means_of_ill_conditioned_matrices(name, condition):
+    """Those of commuting matrices are means of eigenvalues, and that of one matrix is itself."""
+    rng, weights = np.random.default_rng(0), np.array([0.2, 0.3, 0.5])
+    basis = np.linalg.qr(rng.standard_normal((4, 4)))[0]
+    sizes = np.geomspace(1, condition, 4) * rng.uniform(0.5, 2, (3, 4))
+    X = (basis * sizes[:, None]) @ basis.T
+    X = 0.5 * (X + X.mT)
+    power = {"wasserstein": 0.5, "harmonic": -1}[name]
+    expected = (basis * (weights @ sizes**power) ** (1 / power)) @ basis.T
+    tolerance = {"atol": 1e-15 * condition * sizes.max()}
+    np.testing.assert_allclose(get_divergence(name).mean(X, weights), expected, **tolerance)
+    np.testing.assert_allclose(get_divergence(name).mean(X[:1]), X[0], **tolerance)
+
+
 @pytest.mark.parametrize("name", [*METRICS, "airm", "stein", "jeffreys", "kullback"])
 def test_means_are_those_of_pyriemann(name):
     X, _ = data()
