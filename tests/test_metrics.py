@@ -232,6 +232,17 @@ def test_wrong_pairs_of_functions():
 # --- in estimators --------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:Convergence not reached")  # of pyRiemann, at 1e12
+@pytest.mark.parametrize("unit", [1e-18, 1e-12, 1e12])
+@pytest.mark.parametrize("name", METRICS)
+def test_predictions_are_those_of_pyriemann_in_any_unit(name, unit):
+    """As covariances of EEG in volts, whose probabilities are equal up to rounding."""
+    X, y = classes()
+    X, labels = unit * X, np.array(["right", "left"])[y]
+    peer, model = MDM(METRICS[name]).fit(X, labels), DivergenceMDM(name).fit(X, labels)
+    np.testing.assert_array_equal(model.predict(X), peer.predict(X))
+
+
 @pytest.mark.parametrize("name", METRICS)
 def test_estimators_take_them(name, tmp_path):
     X, y = classes()
