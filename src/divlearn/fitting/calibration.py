@@ -6,7 +6,7 @@ import numpy as np
 
 from divlearn.arrays import Indices, RealArray
 
-_RANGE = (-8.0, 8.0)  # of the logarithm of a temperature
+_WIDTH = 8.0  # range of the logarithm of a temperature around zero, and around that of the scores
 _LAST_STEP, _ROOT_STEPS = 1e-7, 100
 
 
@@ -83,9 +83,17 @@ def fit_temperature(scores: RealArray, codes: Indices, weights: RealArray) -> tu
         squares = np.multiply(powers, gaps, out=powers).sum(axis=0) / sums
         return float(weights @ means) - linear, -np.exp(-t) * float(weights @ (squares - means**2))
 
-    t = _decreasing_root(slope, *_RANGE)
+    t = _decreasing_root(slope, *_find_range(float(-gaps.mean())))
     losses = np.log(sum_powers(t)) - np.exp(-t) * true_gaps
     return float(np.exp(t)), float(weights @ losses)
+
+
+def _find_range(size: float) -> tuple[float, float]:
+    """Return the range of the logarithm of a temperature for scores of a size, in any unit."""
+    center = np.log(size) if 0 < size < np.inf else 0.0
+    low = center - _WIDTH if center < -_WIDTH else -_WIDTH
+    high = center + _WIDTH if center > _WIDTH else _WIDTH
+    return float(low), float(high)
 
 
 def _decreasing_root(
