@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 from conftest import wishart
+from oracle.high_precision import Pair
 from pyriemann.classification import MDM
 from pyriemann.geometry import distance as distances
 from pyriemann.geometry import mean as means
@@ -79,6 +80,18 @@ def test_wasserstein_keeps_small_distances():
     assert get_divergence("bures")(np.diag(x), np.diag(near)) == pytest.approx(exact, rel=1e-6)
 
 
+@pytest.mark.parametrize("condition", [1e6, 1e12])
+def test_thompson_keeps_small_eigenvalues(condition):
+    """Against 60 digits: the smallest of a wide spectrum was lost, and its logarithm was NaN."""
+    rng, sizes = np.random.default_rng(0), np.geomspace(1, condition, 4)
+    bases = np.linalg.qr(rng.standard_normal((8, 4, 4)))[0]
+    matrices = (bases * sizes) @ bases.mT
+    X, Y = np.split(0.5 * (matrices + matrices.mT), 2)
+    expected = [float(max(t**2 for t in Pair(*pair).t)) for pair in zip(X, Y, strict=True)]
+    np.testing.assert_allclose(get_divergence("thompson")(X, Y), expected, rtol=1e-16 * condition)
+    assert get_divergence("thompson")(1e-12 * X[0], 1e-12 * X[0]) < 1e-8
+
+
 @pytest.mark.parametrize("name", EMBEDDED)
 def test_distances_of_vectors_are_the_distances(name):
     X, _ = data()
@@ -99,6 +112,22 @@ def test_sizes_must_agree():
 
 
 # --- means ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["wasserstein", "harmonic"])
+@pytest.mark.parametrize("condition", [1e8, 1e10])
+def test_means_of_ill_conditioned_matrices(name, condition):
+    """Those of commuting matrices are means of eigenvalues, and that of one matrix is itself."""
+    rng, weights = np.random.default_rng(0), np.array([0.2, 0.3, 0.5])
+    basis = np.linalg.qr(rng.standard_normal((4, 4)))[0]
+    sizes = np.geomspace(1, condition, 4) * rng.uniform(0.5, 2, (3, 4))
+    X = (basis * sizes[:, None]) @ basis.T
+    X = 0.5 * (X + X.mT)
+    power = {"wasserstein": 0.5, "harmonic": -1}[name]
+    expected = (basis * (weights @ sizes**power) ** (1 / power)) @ basis.T
+    tolerance = {"atol": 1e-15 * condition * sizes.max()}
+    np.testing.assert_allclose(get_divergence(name).mean(X, weights), expected, **tolerance)
+    np.testing.assert_allclose(get_divergence(name).mean(X[:1]), X[0], **tolerance)
 
 
 @pytest.mark.parametrize("name", [*METRICS, "airm", "stein", "jeffreys", "kullback"])
@@ -201,6 +230,17 @@ def test_wrong_pairs_of_functions():
 
 
 # --- in estimators --------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:Convergence not reached")  # of pyRiemann, at 1e12
+@pytest.mark.parametrize("unit", [1e-18, 1e-12, 1e12])
+@pytest.mark.parametrize("name", METRICS)
+def test_predictions_are_those_of_pyriemann_in_any_unit(name, unit):
+    """As covariances of EEG in volts, whose probabilities are equal up to rounding."""
+    X, y = classes()
+    X, labels = unit * X, np.array(["right", "left"])[y]
+    peer, model = MDM(METRICS[name]).fit(X, labels), DivergenceMDM(name).fit(X, labels)
+    np.testing.assert_array_equal(model.predict(X), peer.predict(X))
 
 
 @pytest.mark.parametrize("name", METRICS)

@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from divlearn.cluster import ABMixture
+from divlearn.cluster import ABKMeans, ABMixture
 from divlearn.datasets import make_wishart_clusters
 from divlearn.fitting import listen
 
@@ -108,6 +108,18 @@ def test_equal_matrices(share, divergence):
     assert "kappa at its limit 1e+08" in mixture.message_
     np.testing.assert_allclose(mixture.means_[mixture.weights_.argmax()], X[0], rtol=1e-6)
     assert np.isfinite(mixture.score_samples(X[:2])).all()
+
+
+def test_nearly_equal_matrices_are_not_called_equal():
+    """They differ a billion times more than by rounding, and k-means tells the clusters apart."""
+    rng = np.random.default_rng(0)
+    scatter = rng.standard_normal((40, 3, 3)) + 5 * (np.arange(40) % 2)[:, None, None] * np.eye(3)
+    near = np.eye(3) + 1e-6 * (scatter + scatter.mT)
+    message = quick(2).fit(near).message_
+    assert "differ by a relative 1e-4 or less" in message
+    assert "rounding" not in message
+    labels = ABKMeans(2, random_state=0).fit(near).labels_
+    np.testing.assert_array_equal(labels == labels[0], np.arange(40) % 2 == 0)
 
 
 def test_lonely_matrices_get_no_kappa_of_their_own():

@@ -46,12 +46,20 @@ def test_the_temperature_is_that_of_the_least_loss(n_classes, scale, gap):
     assert found == pytest.approx(-weights @ logarithms, rel=1e-12)
 
 
-@pytest.mark.parametrize(("sign", "end"), [(1e-6, -8), (-1, 8)])
-def test_temperatures_stay_in_their_range(sign, end):
-    """Scores too small are made as sharp as may be, and those that are wrong as flat."""
+def test_wrong_scores_are_made_as_flat_as_may_be():
     scores, codes, weights = problem(4, 1, 3)
-    temperature, _ = fit_temperature(sign * scores, codes, weights)
-    assert np.log(temperature) == pytest.approx(end)
+    temperature, _ = fit_temperature(-scores, codes, weights)
+    assert np.log(temperature) == pytest.approx(8)
+
+
+@pytest.mark.parametrize("unit", [1e-20, 1e-6, 1e4, 1e20])
+def test_scores_may_have_any_unit(unit):
+    """As those of a perceptron, which have the unit of its input."""
+    scores, codes, weights = problem(4, 1, 1)
+    temperature, loss = fit_temperature(scores, codes, weights)
+    found, loss_found = fit_temperature(unit * scores, codes, weights)
+    assert found == pytest.approx(unit * temperature, rel=1e-5)
+    assert loss_found == pytest.approx(loss, rel=1e-9)
 
 
 def test_equal_scores_have_a_temperature():

@@ -88,8 +88,10 @@ def test_an_average_reference_is_told_from_too_few_samples(dtype):
     assert "take more samples" in found.advice
 
 
-def test_units_and_classes(X):
-    X[2] *= 1e-9
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+def test_units_and_classes(X, unit):
+    """The odd matrix is named, not all others."""
+    X[2] *= unit
     found = examine(X, np.zeros(12))
     assert kinds(found) == {"different units": [2], "one class": list(range(12))}
     assert found.healthy

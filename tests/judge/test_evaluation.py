@@ -195,6 +195,7 @@ def test_defaults_are_estimators():
         ({"groups": np.zeros(60)}, "class bark has 1 group, must have >= 2"),
         ({"classifiers": {}}, "must be a dict of >= 1 estimators by name"),
         ({"classifiers": [DivergenceMDM()]}, "must be a dict of >= 1 estimators by name"),
+        ({"classifiers": np.zeros(2)}, "must be a dict of >= 1 estimators by name"),  # as X or y
         ({"classifiers": {"mine": TangentRegressor()}}, r"\['mine'\] is a TangentRegressor, .*r2"),
         (
             {"classifiers": {"two": make_pipeline(Recenter(), TangentRegressor())}},

@@ -23,7 +23,7 @@ from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 from divlearn.text import counted
 
-# Largest kappa: matrices of a component are then equal up to rounding; likelihoods are unbounded.
+# Matrices of a component are then equal up to a relative 1e-4; of equal ones, kappa is infinite.
 LARGEST_KAPPA = 1e8
 FIRST_POINT = (0.5, 0.5)  # divergence of starts, before densities are estimated
 # Components of fewer matrices keep their concentration: for one matrix it would be infinite.

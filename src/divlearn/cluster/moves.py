@@ -75,8 +75,9 @@ def _remarks(em: EM, mixture: Mixture) -> list[str]:
     narrow = kappa >= _ALMOST * LARGEST_KAPPA
     if narrow.any():
         remarks.append(
-            f"{_name(narrow, per_kappa)} kappa at its limit {LARGEST_KAPPA:g}: matrices are equal "
-            "up to rounding, and the likelihood is unbounded"
+            f"{_name(narrow, per_kappa)} kappa at its limit {LARGEST_KAPPA:g}: matrices differ "
+            "by a relative 1e-4 or less, and without a limit the likelihood could be unbounded; "
+            "ABKMeans has none"
         )
     if em.members.n_free == 2:
         (_, difference), (_, product) = em.members.bounds

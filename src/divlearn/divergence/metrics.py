@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.divergence.base import Divergence, Matrices, check_set, check_weighted, warn_inexact
-from divlearn.engines import Engine, Prepared
-from divlearn.geometry import invsqrtm, sqrtm, unvectorize, vectorize
+from divlearn.engines import Engine, Prepared, get_engine
+from divlearn.geometry import unvectorize, vectorize
 from divlearn.hermitian import from_real_form, real_form
 from divlearn.means import arithmetic_mean
 from divlearn.spd import check_spd
@@ -109,12 +109,12 @@ def entries(matrices: RealArray) -> RealArray:
 
 
 def inverse_entries(matrices: RealArray) -> RealArray:
-    return vectorize(np.linalg.inv(matrices.astype(np.float64, copy=False)))
+    # One triangle alone would lose the small eigenvalues, which `from_inverse_entries` needs.
+    return vectorize(_symmetric(np.linalg.inv(matrices.astype(np.float64, copy=False))))
 
 
 def from_inverse_entries(vectors: RealArray) -> RealArray:
-    inverses = np.linalg.inv(unvectorize(vectors))
-    return 0.5 * (inverses + inverses.mT)
+    return _symmetric(np.linalg.inv(unvectorize(vectors)))
 
 
 @dataclass(frozen=True)
@@ -135,20 +135,21 @@ class Wasserstein(Divergence):
     def _mean(
         self, X: Matrices, weight: ArrayLike | None, *, tol: float, what: str, **others: object
     ) -> RealArray:
-        # The mean is the fixed point C = sum_i w_i (C^1/2 X_i C^1/2)^1/2.
+        # The mean is the fixed point C = sum_i w_i (C^1/2 X_i C^1/2)^1/2: its factor is the average
+        # of factors L_i U_i of the matrices, each rotated to the nearest. None is inverted.
         matrices, weights = check_weighted(X, weight)
-        mean = arithmetic_mean(matrices, weights)
+        factors = np.linalg.cholesky(matrices)
+        mean = np.linalg.cholesky(arithmetic_mean(matrices, weights))
         for _ in range(_MAX_ITER):
-            root, whitener = sqrtm(mean), invsqrtm(mean)
-            # The average optimal map from the mean to the matrices converges to the identity.
-            average = arithmetic_mean(sqrtm(_symmetric(root @ matrices @ root)), weights)
-            step = _symmetric(whitener @ average @ whitener)
-            error = float(np.linalg.norm(step - np.eye(len(mean))) / np.sqrt(len(mean)))
+            left, _, right = np.linalg.svd(factors.mT @ mean)
+            average = arithmetic_mean(factors @ (left @ right), weights)
+            step = np.linalg.solve(mean, average - mean)
+            error = float(np.linalg.norm(step) / np.sqrt(len(mean)))
             if error <= tol:
-                return mean
-            mean = _symmetric(step @ mean @ step)
+                return mean @ mean.T
+            mean = average
         warn_inexact(what, f"max_iter={_MAX_ITER} reached; gradient norm {error:.2g}")
-        return mean
+        return mean @ mean.T
 
     def _compare(self, X: RealArray, Y: RealArray) -> RealArray:
         first, second = (np.linalg.cholesky(Z.astype(np.float64, copy=False)) for Z in (X, Y))
@@ -214,9 +215,10 @@ class FunctionDivergence(Divergence):
 
 def squared_thompson(X: RealArray, Y: RealArray) -> RealArray:
     """Square of the largest logarithm of an eigenvalue of X Y^-1, in magnitude."""
-    inverse = np.linalg.inv(np.linalg.cholesky(Y))
-    values = np.linalg.eigvalsh(inverse @ X @ inverse.mT.conj())
-    return (np.log(values[..., [0, -1]]) ** 2).max(axis=-1)
+    # Engines keep the digits of small eigenvalues. Those of real forms are the same, twice.
+    data, other = (np.asarray(real_form(Z)).astype(np.float64) for Z in (X, Y[None]))
+    t = get_engine().spectra(Prepared.checked(data), Prepared.checked(other))
+    return np.square(t).max(axis=(1, 2))
 
 
 def _of_real_forms(function: Measure, X: RealArray, Y: RealArray) -> RealArray:

@@ -8,7 +8,7 @@ from divlearn.arrays import Indices, RealArray
 from divlearn.engines import compiled
 from divlearn.engines.compiled import compiles
 
-_RANGE = (-8.0, 8.0)  # of the logarithm of a temperature
+_WIDTH = 8.0  # range of the logarithm of a temperature around zero, and around that of the scores
 _LAST_STEP, _ROOT_STEPS = 1e-7, 100
 
 
@@ -79,7 +79,7 @@ def fit_temperature(scores: RealArray, codes: Indices, weights: RealArray) -> tu
         means, squares = moments / sums
         return float(weights @ means) - linear, -np.exp(-t) * float(weights @ (squares - means**2))
 
-    t = _decreasing_root(slope, *_RANGE)
+    t = _decreasing_root(slope, *_find_range(float(-gaps.mean())))
     losses = np.log(power_sums(gaps, np.exp(-t))[0]) - np.exp(-t) * true_gaps
     return float(np.exp(t)), float(weights @ losses)
 
@@ -91,6 +91,14 @@ def power_sums(gaps: RealArray, scale: float) -> RealArray:
     powers = np.exp(scale * gaps)
     first = powers * gaps
     return np.stack([powers.sum(axis=0), first.sum(axis=0), (first * gaps).sum(axis=0)])
+
+
+def _find_range(size: float) -> tuple[float, float]:
+    """Return the range of the logarithm of a temperature for scores of a size, in any unit."""
+    center = np.log(size) if 0 < size < np.inf else 0.0
+    low = center - _WIDTH if center < -_WIDTH else -_WIDTH
+    high = center + _WIDTH if center > _WIDTH else _WIDTH
+    return float(low), float(high)
 
 
 def _decreasing_root(

@@ -196,9 +196,11 @@ def _examine_spread(matrices: RealArray, condition: RealArray) -> list[Finding]:
     traces = np.trace(matrices, axis1=1, axis2=2).astype(np.float64)
     definite = traces[np.isfinite(condition)]
     if definite.size and definite.max() > _UNIT_RATIO * definite.min():
-        small = np.flatnonzero(traces * _UNIT_RATIO**0.5 < definite.max())
+        usual, factor = np.median(definite), _UNIT_RATIO**0.5
+        unusual = (traces > factor * usual) | (factor * traces < usual)
+        odd = np.flatnonzero(np.isfinite(condition) & unusual)
         text = f"traces from {definite.min():.2g} to {definite.max():.2g}"
-        findings.append(_make_finding("different units", small, text, _ADVICE_UNITS))
+        findings.append(_make_finding("different units", odd, text, _ADVICE_UNITS))
     return findings
 
 

@@ -221,7 +221,7 @@ def evaluate(
     nearest mean has an accuracy of ...% +- ...% on 60 held-out matrices.
     """
     classifiers = default_classifiers(random_state) if classifiers is None else classifiers
-    if not classifiers or not isinstance(classifiers, Mapping):
+    if not isinstance(classifiers, Mapping) or not classifiers:
         raise ValueError(f"classifiers={classifiers!r} must be a dict of >= 1 estimators by name")
     for name, classifier in classifiers.items():
         if isinstance(classifier, BaseEstimator) and is_regressor(classifier):

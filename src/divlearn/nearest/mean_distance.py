@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from divlearn.arrays import Labels, RealArray
+from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import ClassWeight, RandomState
 from divlearn.divergence import Divergence, DivergenceLike
 from divlearn.engines import Engine, get_engine
@@ -43,6 +43,7 @@ from divlearn.threads import limit_blas
 from divlearn.weights import normalize_weights
 
 _ROUGH_ACCURACY = 1e-3  # of engines that compare candidates, whose differences are larger
+_RESOLVED = 1e-8  # differences of divergences that change half of the digits of probabilities
 
 
 @labelled.takes_metric
@@ -311,9 +312,29 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         Weights of classes are :math:`\pi`, equal by default, and s is ``scale_``. D is the
         divergence in its usual form: for "airm", "stein" and "log-euclidean" the squared distance.
         The shape is (n_matrices, n_classes).
+
+        In "euclidean", "wasserstein" and other metrics with a unit, probabilities depend on the
+        unit of the matrices: for EEG in volts they are all equal, up to rounding. `predict` is
+        right for any unit. For probabilities, also in `CalibratedClassifier`, multiply matrices by
+        a number such as 1e12.
         """
+        return np.exp(log_softmax(self._log_weights(X)))
+
+    def _log_weights(self, X: ArrayLike) -> RealArray:
+        """Logarithms of probabilities up to a term of each matrix."""
         distances = self._distances(X)  # first, to report a model that is not fitted
-        return np.exp(log_softmax(np.log(self._priors()) - self.scale_ * distances))
+        return np.log(self._priors()) - self.scale_ * distances
+
+    def _predict_codes(self, X: ArrayLike) -> Indices:
+        scores = self._log_weights(X)
+        gaps = scores - scores.max(axis=1, keepdims=True)
+        spread, size = (
+            np.abs(np.where(scores > -np.inf, Z, 0)).max(axis=1) for Z in (gaps, scores)
+        )
+        # Tiny divergences differ, but their probabilities tie by rounding; so other units decide.
+        tiny = (spread < _RESOLVED) & (spread > _RESOLVED * size)
+        gaps[tiny] /= spread[tiny, None]
+        return np.exp(log_softmax(gaps)).argmax(axis=1)
 
     def _priors(self) -> RealArray:
         weights = self.class_weight
