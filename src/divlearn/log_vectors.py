@@ -142,7 +142,7 @@ def _means(
     vectors: RealArray, seeds: list[int] | None, k: int, random_state: np.random.RandomState
 ) -> RealArray:
     """Means of k-means, on the device of the vectors."""
-    if seeds is not None:
+    if on_device(vectors) and seeds is not None:
         centres = refine_centres(vectors, vectors[to_device_of(np.array(seeds), vectors)])
         if centres is not None:
             return centres
