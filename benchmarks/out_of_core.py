@@ -42,8 +42,7 @@ def cluster(shards: Any) -> str:
 def classify(shards: Any) -> str:
     classifier = IDDLClassifier(
         20,
-        recipe=Recipe(solver="stochastic", penalty=1e-3),
-        loss="ridge",
+        recipe=Recipe(loss="ridge", solver="stochastic", penalty=1e-3),
         cv=None,
         divergence=[(1.0, 1.0)],
         max_iter=1,

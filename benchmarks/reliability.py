@@ -28,13 +28,16 @@ from sklearn.base import clone
 
 from divlearn import ABKMeans, ABMixture, IDDLClassifier, load, resumable, save
 from divlearn.datasets import make_wishart_clusters
+from divlearn.iddl import Recipe
 from divlearn.models.storage import fingerprint
 
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results" / "reliability.json"
 PAGE = ROOT / "docs" / "reliability.md"
 FITS = {
-    "IDDLClassifier": IDDLClassifier(n_atoms=6, loss="softmax", max_iter=10, random_state=0),
+    "IDDLClassifier": IDDLClassifier(
+        n_atoms=6, recipe=Recipe(loss="softmax"), max_iter=10, random_state=0
+    ),
     "ABMixture": ABMixture([2, 3], "wishart", n_init=2, random_state=0),
     "ABKMeans": ABKMeans(3, "learn", n_init=6, tol=0, random_state=0),
 }

@@ -121,8 +121,7 @@ def fit_iterations(
     """Fit IDDL, and count iterations, seconds and bytes that leave workers."""
     classifier = IDDLClassifier(
         ATOMS,
-        loss=loss,
-        recipe=Recipe(penalty=1e-2, init=X[:ATOMS]),
+        recipe=Recipe(loss=loss, penalty=1e-2, init=X[:ATOMS]),
         cv=None,
         max_iter=max_iter,
         divergence=[(1.0, 1.0)],

@@ -323,9 +323,8 @@ def test_fits_stay_on_the_gpu(loss, solver, tmp_path, monkeypatch):
         divergence=[(1.0, 1.0), (0.2, 0.9)],
         max_iter=3,
         random_state=0,
-        recipe=Recipe(penalty=1e-3, solver=solver, init="samples"),
+        recipe=Recipe(loss=loss, penalty=1e-3, solver=solver, init="samples"),
         cv=None,
-        loss=loss,
         engine="cuda",
     )
     sizes = copies(lambda: classifier.fit(X, y), tmp_path)

@@ -27,15 +27,14 @@ ESTIMATORS = {
     "IDDLClassifier, stochastic": divlearn.IDDLClassifier(
         3,
         rank="full",
-        loss="softmax",
-        recipe=Recipe(penalty=1e-2, solver="stochastic"),
+        recipe=Recipe(loss="softmax", penalty=1e-2, solver="stochastic"),
         max_iter=1,
         cv=None,
         **SEED,
     ),
     "IDDLRegressor": divlearn.IDDLRegressor(3, rank="full", max_iter=1, cv=2, **SEED),
     "IDDLTransformer": divlearn.IDDLTransformer(
-        3, rank="full", max_iter=1, cv=2, loss="ridge", **SEED
+        3, rank="full", max_iter=1, cv=2, recipe=Recipe(loss="ridge"), **SEED
     ),
     "SPDClassifier": divlearn.SPDClassifier(MEMBERS, cv=2, **SEED),
     "SPDRegressor": divlearn.SPDRegressor(("kernel", "tangent ridge"), cv=2, **SEED),

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
 
 X, Y = make_wishart_clusters(2, 8, 2, separation=2, random_state=0)
 SEED = {"random_state": 0}
-ONE = {"cv": None, "loss": "softmax", "divergence": "learn", **SEED}
+ONE = {"cv": None, "divergence": "learn", **SEED}
 
 
 def fit(model):
@@ -66,7 +66,11 @@ FITS = {
     **{
         f"IDDLClassifier, {solver}": lambda engine, solver=solver: fit(
             divlearn.IDDLClassifier(
-                2, recipe=Recipe(solver=solver, penalty=1e-2), max_iter=1, engine=engine, **ONE
+                2,
+                recipe=Recipe(loss="softmax", solver=solver, penalty=1e-2),
+                max_iter=1,
+                engine=engine,
+                **ONE,
             )
         )
         for solver in ("joint", "bcd", "stochastic")

@@ -27,7 +27,9 @@ pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
 
 HANGS = 900  # seconds: far beyond what the busiest machine needs
 FITS = {
-    "IDDL": divlearn.IDDLClassifier(3, loss="softmax", rank="full", cv=2, max_iter=2),
+    "IDDL": divlearn.IDDLClassifier(
+        3, recipe=Recipe(loss="softmax"), rank="full", cv=2, max_iter=2
+    ),
     "committee": divlearn.SPDClassifier(("tangent logistic", "tangent lda"), cv=2),
     "k-means": divlearn.ABKMeans(3, "likelihood", n_init=1, max_iter=2),
     "mixture": divlearn.ABMixture(2, "wishart"),
@@ -157,7 +159,7 @@ STOPPED = FITS | {
     "committee": divlearn.SPDClassifier(("iddl", "tangent lda"), cv=2),
     **{
         solver: divlearn.IDDLClassifier(
-            3, loss="ridge", cv=None, recipe=Recipe(solver=solver), max_iter=2
+            3, cv=None, recipe=Recipe(loss="ridge", solver=solver), max_iter=2
         )
         for solver in ("joint", "bcd", "stochastic")
     },

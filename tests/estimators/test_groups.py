@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import divlearn
 from divlearn.datasets import make_wishart_clusters
+from divlearn.iddl import Recipe
 from divlearn.judge import evaluate
 from divlearn.judge.evaluation import held_out_predictions
 from divlearn.judge.significance import compare_paired, standard_error
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
 
 CLASSIFIERS = {
     "IDDLClassifier": divlearn.IDDLClassifier(
-        8, loss="ridge", rank="full", max_iter=1, cv=4, random_state=0
+        8, recipe=Recipe(loss="ridge"), rank="full", max_iter=1, cv=4, random_state=0
     ),
     "SPDClassifier": divlearn.SPDClassifier(("tangent rbf", "tangent lda"), random_state=0),
     "DivergenceKernelClassifier": divlearn.DivergenceKernelClassifier(

@@ -21,6 +21,7 @@ from divlearn import (
     SPDClassifier,
 )
 from divlearn.datasets import make_wishart_clusters
+from divlearn.iddl import Recipe
 
 N = 24
 FOLD = np.arange(N) % 3
@@ -37,8 +38,8 @@ SPLITTERS = {
 }
 SMALL = {"n_atoms": 3, "rank": "full", "max_iter": 1, "random_state": 0}
 ESTIMATORS = {
-    "IDDLClassifier": IDDLClassifier(loss="ridge", **SMALL),
-    "IDDLTransformer": IDDLTransformer(loss="ridge", **SMALL),
+    "IDDLClassifier": IDDLClassifier(recipe=Recipe(loss="ridge"), **SMALL),
+    "IDDLTransformer": IDDLTransformer(recipe=Recipe(loss="ridge"), **SMALL),
     "IDDLRegressor": IDDLRegressor(**SMALL),
     "DivergenceKernelClassifier": DivergenceKernelClassifier(
         [0.5], [0.5], [1], [1], random_state=0

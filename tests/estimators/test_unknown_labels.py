@@ -50,7 +50,7 @@ def test_labels(name):
 def test_labels_on_shards():
     y = np.array(["bark", None], dtype=object)[CODES]
     with pytest.raises(ValueError, match=r"shard 0: y\[\d\] is None, must be a number or text"):
-        IDDLClassifier(loss="ridge", recipe=Recipe(penalty=1e-2), cv=None).fit(
+        IDDLClassifier(recipe=Recipe(loss="ridge", penalty=1e-2), cv=None).fit(
             open_shards(X, y, block_size=6), None
         )
 

@@ -35,9 +35,9 @@ TAKING = [
     for name, model in MODELS.items()
     if "sample_weight" in inspect.signature(type(model).fit).parameters
 ]
-ONE_MODEL = {"cv": None, "recipe": Recipe(penalty=1e-2), "max_iter": 1, **SEED}
+ONE_MODEL = {"cv": None, "recipe": Recipe(loss="ridge", penalty=1e-2), "max_iter": 1, **SEED}
 ON_SHARDS = {
-    "IDDLClassifier": (divlearn.IDDLClassifier(3, loss="ridge", **ONE_MODEL), Y),
+    "IDDLClassifier": (divlearn.IDDLClassifier(3, **ONE_MODEL), Y),
     "IDDLRegressor": (divlearn.IDDLRegressor(3, **ONE_MODEL), np.linalg.slogdet(X)[1]),
     "ABKMeans, learned": (ESTIMATORS["ABKMeans, learned"], None),
     "LogEuclideanKMeans": (ESTIMATORS["LogEuclideanKMeans"], None),

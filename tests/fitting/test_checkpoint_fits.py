@@ -28,17 +28,20 @@ FITS = {
     "mixture": (ABMixture([1, 2], "wishart", n_init=2, random_state=0), 2 * (2 + 1)),
     "mixture that moves": (ABMixture(4, "wishart", init="random", random_state=5), 1 + 1),
     "IDDL, two losses and ranks": (IDDLClassifier(**SMALL), SEEDS + 2 * 2),
-    "IDDL, grid": (IDDLClassifier(**SMALL, loss="ridge", divergence="N"), SEEDS + 1 + 2),
+    "IDDL, grid": (
+        IDDLClassifier(**SMALL, recipe=Recipe(loss="ridge"), divergence="N"),
+        SEEDS + 1 + 2,
+    ),
     "IDDL, minibatches": (
-        IDDLClassifier(**SMALL, loss="ridge", recipe=Recipe(solver="stochastic")),
+        IDDLClassifier(**SMALL, recipe=Recipe(loss="ridge", solver="stochastic")),
         SEEDS + 2,
     ),
-    "IDDL, blocks": (IDDLClassifier(**SMALL, loss="ridge", recipe=Recipe(solver="bcd")), SEEDS + 2),
+    "IDDL, blocks": (IDDLClassifier(**SMALL, recipe=Recipe(loss="ridge", solver="bcd")), SEEDS + 2),
     "IDDL, penalties": (
-        IDDLClassifier(**SMALL | {"cv": None}, loss="ridge", recipe=Recipe(penalty="cv")),
+        IDDLClassifier(**SMALL | {"cv": None}, recipe=Recipe(loss="ridge", penalty="cv")),
         SEEDS + 2 * 4,
     ),
-    "transformer": (IDDLTransformer(**SMALL, loss="ridge"), SEEDS + 2),
+    "transformer": (IDDLTransformer(**SMALL, recipe=Recipe(loss="ridge")), SEEDS + 2),
     "committee": (
         SPDClassifier(("iddl", "tangent lda"), cv=2, random_state=0),
         SEEDS + 1 + (1 + 2 * 2 + 1),
@@ -70,7 +73,7 @@ def test_regressor(data, tmp_path):
     "model",
     [
         ABKMeans(3, init="random", n_init=3),
-        IDDLClassifier(**SMALL, loss="ridge", recipe=Recipe(init="samples")),
+        IDDLClassifier(**SMALL, recipe=Recipe(loss="ridge", init="samples")),
     ],
     ids=lambda model: type(model).__name__,
 )

@@ -8,21 +8,24 @@ from threading import Barrier, get_ident
 import numpy as np
 import pytest
 from joblib import Parallel, cpu_count, delayed, parallel_config
-from sklearn import config_context
+from sklearn import clone, config_context
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
-from divlearn.baselines import LogEuclideanSVM
+from divlearn.baselines import RSPDL, KernelSparseCoding, LogEuclideanSVM
+from divlearn.cluster import ABMixture, KarcherKMeans
 from divlearn.committee import CalibratedClassifier, SPDClassifier, SPDRegressor
 from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import get_engine
 from divlearn.fitting.held_out import Memo
+from divlearn.fitting.labelled import engine_of
 from divlearn.fitting.selection import HeldOut, nest_folds
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import DivergenceKernelClassifier
 from divlearn.nearest import DivergenceMDM, NearestClassifier
 from divlearn.tangent import TangentClassifier
 from divlearn.threads import count_jobs
+from divlearn.tolerances import LEARNING_ACCURACY
 from divlearn.transfer import Recenter
 
 pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
@@ -41,6 +44,9 @@ ESTIMATORS = {
     "kernel": DivergenceKernelClassifier(scales=(0.5, 2), C=(1, 10), cv=3),
     "nearest": NearestClassifier(cv=3),
     "svm": LogEuclideanSVM("rbf"),
+    "sparse codes": KernelSparseCoding(kernel="stein", max_iter=1),
+    "conic codes": RSPDL(max_iter=1),
+    "iddl": IDDLClassifier(6, max_iter=2),
     "committee": SPDClassifier(("tangent logistic", "kernel", "tangent rbf"), cv=3),
 }
 
@@ -54,13 +60,19 @@ def test_the_number_of_threads_does_not_change_a_bit(name, data):
     np.testing.assert_array_equal(found[0], found[1])
 
 
-def test_models_of_folds_side_by_side_are_those_in_turn(data):
-    found = []
-    for n_threads in (1, 3):
-        engine = get_engine("auto", n_threads)
-        model = IDDLClassifier(6, max_iter=2, engine=engine, random_state=0).fit(*data)
-        found.append([model.oof_proba_, model.predict_proba(data[0])])
-    np.testing.assert_array_equal(found[0], found[1])
+def test_threads_of_an_engine_do_not_change_clusters(data):
+    for estimator in (ABMixture(2, random_state=0), KarcherKMeans(3, random_state=0)):
+        fitted = [clone(estimator).set_params(n_jobs=n).fit(data[0]) for n in (1, 3)]
+        np.testing.assert_array_equal(*(model.predict(data[0]) for model in fitted))
+        np.testing.assert_array_equal(*(model.score(data[0]) for model in fitted))
+
+
+def test_an_engine_given_by_name_has_the_threads_and_the_accuracy_asked_for(data):
+    one = IDDLClassifier(engine="reference", n_jobs=2)
+    engine = engine_of(one, LEARNING_ACCURACY)
+    assert (engine.name, engine.n_threads, engine.accuracy) == ("reference", 2, LEARNING_ACCURACY)
+    mine = get_engine("reference", 3)
+    assert engine_of(one.set_params(engine=mine)) is mine
 
 
 def test_threads_leave_out_no_regressor(data):

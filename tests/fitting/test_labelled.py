@@ -163,6 +163,6 @@ def test_missing_labels_of_shards_and_questions(X):
         with pytest.raises(ValueError, match=r"^y\[3\] is None"):
             ask(X, y)
     with pytest.raises(ValueError, match=r"shard 1: y\[1\] is None"):
-        IDDLClassifier(loss="ridge", recipe=Recipe(penalty=1e-2), cv=None).fit(
+        IDDLClassifier(recipe=Recipe(loss="ridge", penalty=1e-2), cv=None).fit(
             lambda: [(X[:2], y[:2]), (X[2:], y[2:])], None
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -49,7 +50,7 @@ def test_it_learns(data):
 def test_only_ratios_of_weights_matter(data, loss):
     X, y, X_test, _ = data
     weights = np.random.default_rng(0).uniform(0.5, 2, len(y))
-    model = IDDLClassifier(**FAST | {"loss": loss, "cv": None, "max_iter": 1})
+    model = IDDLClassifier(**FAST | {"recipe": Recipe(loss=loss), "cv": None, "max_iter": 1})
     expected = model.fit(X, y, weights).predict_proba(X_test)
     # A power of two changes no digit; solvers would enlarge the rounding errors of other factors.
     found = model.fit(X, y, 4 * weights).predict_proba(X_test)
@@ -75,8 +76,8 @@ def test_losses_and_solvers(data, loss, solver, cv):
     options = FAST | {"cv": cv, "max_iter": 1 if solver == "bcd" else 2}
     # The penalty is chosen alike for all.
     penalty = "auto" if (loss, solver) == ("ridge", "joint") else 1e-2
-    recipe = Recipe(solver=solver, penalty=penalty)
-    classifier = IDDLClassifier(loss=loss, recipe=recipe, **options).fit(X, y)
+    recipe = Recipe(loss=loss, solver=solver, penalty=penalty)
+    classifier = IDDLClassifier(recipe=recipe, **options).fit(X, y)
     assert classifier.score(X_test, y_test) > 0.75
     probabilities = classifier.predict_proba(X_test)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
@@ -89,9 +90,9 @@ def test_losses_and_solvers(data, loss, solver, cv):
 @pytest.mark.parametrize("divergence", ["S", "V", "N", "burg", (0.3, 0.8)])
 def test_divergences(data, divergence):
     X, y, X_test, y_test = data
-    classifier = IDDLClassifier(divergence=divergence, loss="ridge", **FAST | {"cv": None}).fit(
-        X, y
-    )
+    classifier = IDDLClassifier(
+        divergence=divergence, recipe=Recipe(loss="ridge"), **FAST | {"cv": None}
+    ).fit(X, y)
     assert classifier.score(X_test, y_test) > 0.7
     alpha, beta = classifier.alpha_, classifier.beta_
     if divergence == "S":
@@ -106,8 +107,8 @@ def test_divergences(data, divergence):
 
 def test_fixed_dictionary_and_fixed_parameters(data):
     X, y, _, _ = data
-    options = FAST | {"loss": "ridge", "cv": None}
-    start = IDDLClassifier(**options | {"max_iter": 0}).fit(X, y)
+    options = FAST | {"cv": None}
+    start = IDDLClassifier(recipe=Recipe(loss="ridge"), **options | {"max_iter": 0}).fit(X, y)
     np.testing.assert_allclose(start.alpha_ + start.beta_, 1)
     parameters = IDDLClassifier(
         recipe=Recipe(learn="divergences"), divergence="learn", **options
@@ -128,7 +129,7 @@ def test_fixed_dictionary_and_fixed_parameters(data):
 
 def test_history(data):
     X, y, _, _ = data
-    one = IDDLClassifier(loss="ridge", **FAST | {"cv": None}).fit(X, y).history_
+    one = IDDLClassifier(recipe=Recipe(loss="ridge"), **FAST | {"cv": None}).fit(X, y).history_
     assert {
         "objective",
         "gradient_norm",
@@ -140,7 +141,7 @@ def test_history(data):
     } <= set(one)
     assert len(one["objective"]) == 4
     assert (np.diff(one["objective"]) <= 0).all()
-    several = IDDLClassifier(loss="ridge", **FAST | {"cv": 3}).fit(X, y).history_
+    several = IDDLClassifier(recipe=Recipe(loss="ridge"), **FAST | {"cv": 3}).fit(X, y).history_
     assert set(several["model"]) == {0, 1, 2}
     assert len(several["held_out_loss"]) == 2
 
@@ -166,7 +167,7 @@ def judged_by(monkeypatch):
 )
 def test_start_learned_and_average_compete(judged_by, losses, kept):
     X, y = make_wishart_clusters(3, 20, 3, separation=2, random_state=0)
-    options = {"loss": "softmax", "recipe": Recipe(penalty=0.01), "cv": 3, "random_state": 0}
+    options = {"recipe": Recipe(loss="softmax", penalty=0.01), "cv": 3, "random_state": 0}
     judged_by([0])
     start = IDDLClassifier(max_iter=0, **options).fit(X, y)
     judged_by(losses)  # of the start, of what was learned, of their average
@@ -221,7 +222,7 @@ def test_paper_preset(data):
     assert paper.models_[0].offset is None  # the head sees the divergences
     again = clone(paper).fit(X, y)
     np.testing.assert_array_equal(again.decision_function(X), paper.decision_function(X))
-    hinge = IDDLClassifier.paper(loss="hinge").loss
+    hinge = IDDLClassifier.paper(loss="hinge").recipe.loss
     assert hinge.name == "hinge"
     assert hinge.plain
     with pytest.raises(ValueError, match="loss='log' must be one of ridge, hinge, softmax"):
@@ -256,17 +257,19 @@ def test_the_penalty_whose_learned_models_do_best_is_chosen(data, judged_by):
 
 def test_the_same_seed_gives_the_same_model(data):
     X, y, X_test, _ = data
-    first, second = (IDDLClassifier(loss="ridge", **FAST).fit(X, y) for _ in range(2))
+    first, second = (
+        IDDLClassifier(recipe=Recipe(loss="ridge"), **FAST).fit(X, y) for _ in range(2)
+    )
     np.testing.assert_array_equal(first.predict_proba(X_test), second.predict_proba(X_test))
 
 
 def test_labels_of_any_kind_and_two_classes(data):
     X, y, X_test, y_test = data
     names = np.array(["ash", "birch", "cedar"])
-    classifier = IDDLClassifier(loss="ridge", **FAST).fit(X, names[y])
+    classifier = IDDLClassifier(recipe=Recipe(loss="ridge"), **FAST).fit(X, names[y])
     assert set(classifier.predict(X_test)) <= set(names)
     two = y < 2
-    binary = IDDLClassifier(loss="softmax", **FAST).fit(X[two], y[two])
+    binary = IDDLClassifier(recipe=Recipe(loss="softmax"), **FAST).fit(X[two], y[two])
     scores = binary.decision_function(X_test[y_test < 2])
     assert scores.ndim == 1
     np.testing.assert_array_equal(binary.predict(X_test[y_test < 2]), (scores > 0).astype(int))
@@ -278,11 +281,8 @@ def test_labels_of_any_kind_and_two_classes(data):
 def test_congruence_changes_no_probability(data):
     X, y, X_test, _ = data
     A = np.random.default_rng(0).standard_normal((4, 4))
-    options = {
-        "loss": "ridge",
-        "recipe": Recipe(init="samples"),
-        **FAST,
-    }  # k-means is not invariant
+    # k-means is not invariant
+    options = FAST | {"recipe": Recipe(loss="ridge", init="samples")}
     before = IDDLClassifier(**options).fit(X, y).predict_proba(X_test)
     after = IDDLClassifier(**options).fit(A @ X @ A.T, y).predict_proba(A @ X_test @ A.T)
     np.testing.assert_allclose(after, before, atol=1e-5)
@@ -290,12 +290,8 @@ def test_congruence_changes_no_probability(data):
 
 def test_weights(data):
     X, y, X_test, _ = data
-    options = {
-        "loss": "ridge",
-        "cv": None,
-        "recipe": Recipe(init=X[:6], penalty=1e-2),
-        "max_iter": 3,
-    }
+    recipe = Recipe(loss="ridge", init=X[:6], penalty=1e-2)
+    options = {"recipe": recipe, "cv": None, "max_iter": 3}
     counts = np.random.default_rng(0).integers(1, 3, len(X))
     weighted = IDDLClassifier(**options).fit(X, y, sample_weight=counts)
     repeated = IDDLClassifier(**options).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
@@ -306,7 +302,7 @@ def test_weights(data):
 
 def test_inside_other_tools(data):
     X, y, X_test, y_test = data
-    fast = IDDLClassifier(loss="ridge", **FAST | {"cv": None})
+    fast = IDDLClassifier(recipe=Recipe(loss="ridge"), **FAST | {"cv": None})
     calibrated = CalibratedClassifierCV(fast, cv=2).fit(X, y)
     assert calibrated.predict_proba(X_test).shape == (60, 3)
     flat = make_pipeline(
@@ -319,7 +315,7 @@ def test_inside_other_tools(data):
 def test_groups_reach_the_splitter(data):
     X, y, _, _ = data
     groups = np.arange(len(X)) % 3
-    classifier = IDDLClassifier(loss="ridge", **FAST | {"cv": GroupKFold(3)})
+    classifier = IDDLClassifier(recipe=Recipe(loss="ridge"), **FAST | {"cv": GroupKFold(3)})
     classifier.fit(X, y, groups=groups)
     assert len(classifier.models_) == 3
 
@@ -340,7 +336,10 @@ def test_verbose_says_what_it_weighs(data, capsys):
         ({"n_atoms": "many"}, r"n_atoms='many' must be"),
         ({"n_atoms": 2.5}, r"n_atoms=2.5 must be"),
         ({"divergence": "Q"}, r"divergence='Q' must be"),
-        ({"loss": "log"}, r"loss='log' must be auto, ridge, hinge, softmax or a Loss"),
+        (
+            {"recipe": Recipe(loss="log")},
+            r"loss='log' must be auto, ridge, hinge, softmax or a Loss",
+        ),
         ({"recipe": "bcd"}, r"recipe='bcd' must be a Recipe or None"),
         ({"recipe": Recipe(solver="adam")}, r"solver='adam' must be one of joint, bcd, stochastic"),
         ({"recipe": Recipe(learn="head")}, r"learn='head' must be one of both, atoms, diverg"),
@@ -364,7 +363,7 @@ def test_bad_parameters(data, options, message):
 
 def test_bad_data(data):
     X, y, _, _ = data
-    classifier = IDDLClassifier(loss="ridge", **FAST)
+    classifier = IDDLClassifier(recipe=Recipe(loss="ridge"), **FAST)
     with pytest.raises(ValueError, match=r"y holds the one class 0, must hold >= 2"):
         classifier.fit(X[y == 0], y[y == 0])
     with pytest.raises(ValueError, match=r"X\[0\] .*rank-deficient"):
@@ -382,10 +381,10 @@ def test_small_and_odd_data():
     rng = np.random.default_rng(0)
     factors = rng.standard_normal((12, 8, 20))
     few = factors @ factors.mT  # fewer matrices than entries
-    fast = IDDLClassifier(loss="ridge", **FAST)
+    fast = IDDLClassifier(recipe=Recipe(loss="ridge"), **FAST)
     assert fast.fit(few, np.arange(12) % 2).score(few, np.arange(12) % 2) > 0.5
-    one = Recipe(atoms_per_class=1)
-    each = IDDLClassifier(loss="ridge", recipe=one, max_iter=2, random_state=0)
+    one = Recipe(loss="ridge", atoms_per_class=1)
+    each = IDDLClassifier(recipe=one, max_iter=2, random_state=0)
     assert each.fit(few, np.arange(12)).score(few, np.arange(12)) == 1  # one matrix per class
     scalars = np.exp(rng.standard_normal((30, 1, 1)))  # d = 1
     large = (scalars[:, 0, 0] > 1).astype(int)
@@ -399,14 +398,14 @@ def test_condition_of_1e12():
     scale = np.diag([1e-6, 1e-2, 1.0, 1.0])
     hard = scale @ X @ scale
     assert np.linalg.cond(hard).min() > 1e11
-    classifier = IDDLClassifier(loss="ridge", **FAST).fit(hard[::2], y[::2])
+    classifier = IDDLClassifier(recipe=Recipe(loss="ridge"), **FAST).fit(hard[::2], y[::2])
     assert classifier.score(hard[1::2], y[1::2]) > 0.8
 
 
 def test_many_classes():
     X, y = make_wishart_clusters(60, 4, 3, separation=20, random_state=0)
     classifier = IDDLClassifier(
-        loss="ridge", max_iter=1, cv=2, recipe=Recipe(penalty=1e-3), random_state=0
+        max_iter=1, cv=2, recipe=Recipe(loss="ridge", penalty=1e-3), random_state=0
     )
     assert classifier.fit(X, y).score(X, y) > 0.1
 
@@ -414,8 +413,8 @@ def test_many_classes():
 def test_features_are_standardised_logarithms(data):
     """Scores of ridge regression on them, with scikit-learn's."""
     X, y, X_test, _ = data
-    options = {"loss": "ridge", "recipe": Recipe(init=X[:5], penalty=1e-2), "cv": None}
-    model = IDDLClassifier(divergence="stein", max_iter=0, **options).fit(X, y)
+    recipe = Recipe(loss="ridge", init=X[:5], penalty=1e-2)
+    model = IDDLClassifier(divergence="stein", recipe=recipe, cv=None, max_iter=0).fit(X, y)
     V, W = (pairwise_abld(Z, X[:5], alpha=0.5, beta=0.5) for Z in (X, X_test))
     logarithms = FunctionTransformer(lambda D: np.log(D + 0.1 * V.mean(axis=0)))
     ridge = make_pipeline(logarithms, StandardScaler(), Ridge(alpha=2 * len(X) * 1e-2))
@@ -428,22 +427,33 @@ def test_plain_features_are_the_divergences(data):
     """Scores of ridge regression on divergences, with scikit-learn's."""
     X, y, X_test, _ = data
     loss = RidgeLoss(bias=False, plain=True)
-    options = {"recipe": Recipe(init=X[:5], penalty=1e-2), "cv": None, "max_iter": 0}
-    model = IDDLClassifier(divergence="stein", loss=loss, **options).fit(X, y)
+    recipe = Recipe(loss=loss, init=X[:5], penalty=1e-2)
+    model = IDDLClassifier(divergence="stein", recipe=recipe, cv=None, max_iter=0).fit(X, y)
     V, W = (pairwise_abld(Z, X[:5], alpha=0.5, beta=0.5) for Z in (X, X_test))
     ridge = Ridge(alpha=2 * len(X) * 1e-2, fit_intercept=False).fit(V, np.eye(3)[y])
     scores = model.decision_function(X_test) * model.temperature_
     np.testing.assert_allclose(scores, ridge.predict(W), rtol=1e-6, atol=1e-8)
 
 
+def test_the_loss_of_version_0_2_is_that_of_the_recipe():
+    message = (
+        r"loss='hinge' is a field of the recipe since version 0.3; pass recipe=Recipe\(loss='h"
+    )
+    with pytest.warns(FutureWarning, match=message):
+        old = IDDLClassifier(loss="hinge", recipe=Recipe(penalty=1e-2))
+    assert (old.recipe.loss, old.recipe.penalty) == ("hinge", 1e-2)
+    assert "loss" not in old.get_params()
+
+
 def test_a_loss_of_ones_own(data):
     X, y, _, _ = data
-    options = {"recipe": Recipe(init=X[:5], penalty=1e-2), "cv": None, "max_iter": 0}
+    recipe = Recipe(init=X[:5], penalty=1e-2)
     named, wide = (
-        IDDLClassifier(loss=loss, **options).fit(X, y) for loss in ("hinge", HingeLoss(margin=2.0))
+        IDDLClassifier(recipe=replace(recipe, loss=loss), cv=None, max_iter=0).fit(X, y)
+        for loss in ("hinge", HingeLoss(margin=2.0))
     )
     assert not np.allclose(wide.models_[0].head[0], named.models_[0].head[0])
-    assert clone(wide).get_params()["loss"] is not None
+    assert clone(wide).recipe.loss.name == "hinge"
 
 
 def test_nothing_is_learned_where_nothing_is_wrong():
@@ -467,7 +477,8 @@ def test_nothing_is_learned_where_nothing_is_wrong():
 @pytest.mark.parametrize("max_iter", ["auto", 3])
 def test_one_model_where_nothing_can_be_held_out(rank, max_iter):
     X, y = make_wishart_clusters(3, 8, 3, random_state=0)
-    given = {"rank": rank, "max_iter": max_iter, "loss": "softmax", "random_state": 0}
+    given = {"rank": rank, "max_iter": max_iter, "random_state": 0}
+    given["recipe"] = Recipe(loss="softmax")
     first = np.unique(y, return_index=True)[1]
     for some, labels, groups in [(X, y, y), (X[first], y[first], None)]:
         folds = IDDLClassifier(**given).fit(some, labels, groups=groups)

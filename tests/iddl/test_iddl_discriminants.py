@@ -15,6 +15,7 @@ from divlearn import IDDLClassifier, load, save
 from divlearn.datasets import make_wishart_clusters
 from divlearn.heads.discriminants import RDA
 from divlearn.heads.losses import SoftmaxLoss
+from divlearn.iddl import Recipe
 from divlearn.iddl.judging import Candidate
 from divlearn.iddl.learning import Learned, add_discriminants
 from divlearn.iddl.training import Discriminant, Joined, Model
@@ -162,7 +163,9 @@ def test_many_matrices_are_predicted_as_few(fitted):
 def test_a_given_loss_has_its_linear_head_alone(fitted):
     _, X = fitted
     y = np.arange(len(X)) % 2
-    model = IDDLClassifier(loss="ridge", max_iter=0, rank="full", random_state=0).fit(X, y)
+    model = IDDLClassifier(
+        recipe=Recipe(loss="ridge"), max_iter=0, rank="full", random_state=0
+    ).fit(X, y)
     assert model.discriminants_ == []
 
 

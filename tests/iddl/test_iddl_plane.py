@@ -57,7 +57,7 @@ def test_it_finds_what_a_plain_search_finds(data, numbers, tied):
         numbers = np.sqrt(np.linalg.eigvalsh(X)[:, -1])
         targets = ((numbers - numbers.mean()) / numbers.std())[:, None]
         losses = brute_force(X, targets, atoms, folds, lambda s: ((s - targets) ** 2)[:, 0], points)
-        kind, y, options = IDDLRegressor, numbers, {}
+        kind, y = IDDLRegressor, numbers
     else:
 
         def log_losses(scores):
@@ -65,13 +65,12 @@ def test_it_finds_what_a_plain_search_finds(data, numbers, tied):
             return -log_softmax(scores / temperature, axis=1)[np.arange(len(y)), y]
 
         losses = brute_force(X, np.eye(3)[y], atoms, folds, log_losses, points)
-        kind, options = IDDLClassifier, {"loss": "ridge"}
+        kind = IDDLClassifier
     estimator = kind(
-        recipe=Recipe(init=atoms, penalty=GAMMA),
+        recipe=Recipe(loss="ridge", init=atoms, penalty=GAMMA),
         divergence="V" if tied else "N",
         cv=KFold(3),
         max_iter=0,
-        **options,
     ).fit(X, y)
     for model, (train, _) in zip(estimator.models_, folds, strict=True):
         judged = losses[:, train].mean(axis=1)  # the point of a fold is chosen without it
@@ -91,13 +90,12 @@ def test_it_finds_the_divergence_that_made_the_data(data, pair, divergence, cv):
     X, _ = data
     hidden = X[:1]
     regressor = IDDLRegressor(
-        recipe=Recipe(init=hidden, penalty=1e-8),
+        recipe=Recipe(loss=RidgeLoss(plain=True), init=hidden, penalty=1e-8),
         divergence=divergence,
         cv=cv,
         max_iter=0,
         random_state=0,
     )
-    regressor.loss = RidgeLoss(plain=True)
     y = abld(X, hidden[0], *pair)
     regressor.fit(X, y)
     assert (regressor.alpha_ == pair[0]).all()
@@ -107,8 +105,8 @@ def test_it_finds_the_divergence_that_made_the_data(data, pair, divergence, cv):
 
 def test_learning_starts_there(data):
     X, y = data
-    recipe = Recipe(init="samples", penalty=GAMMA)
-    options = {"n_atoms": 3, "loss": "ridge", "cv": None, "random_state": 0}
+    recipe = Recipe(loss="ridge", init="samples", penalty=GAMMA)
+    options = {"n_atoms": 3, "cv": None, "random_state": 0}
     grid = IDDLClassifier(divergence="N", recipe=recipe, max_iter=0, **options).fit(X, y)
     pair = grid.alpha_[0, 0], grid.beta_[0, 0]
     given = IDDLClassifier(divergence=[pair], recipe=recipe, max_iter=3, **options).fit(X, y)

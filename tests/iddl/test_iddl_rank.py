@@ -79,7 +79,7 @@ def test_a_low_rank_finds_the_source(rank):
 
 def test_auto_averages_ranks():
     X, y = filtered(n=120)
-    options = {"loss": "softmax", "random_state": 0, "max_iter": 2, "cv": 2}
+    options = {"recipe": Recipe(loss="softmax"), "random_state": 0, "max_iter": 2, "cv": 2}
     model = IDDLClassifier(**options).fit(X, y)
     ranks = {one.atoms.shape[2] for one in model.models_}
     assert ranks == {10, 1, 4}

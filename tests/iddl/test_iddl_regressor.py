@@ -137,8 +137,8 @@ def test_numbers_that_are_all_the_same(solver):
 
 def test_the_loss_of_numbers(data):
     X, _, y = data
-    with pytest.raises(ValueError, match="loss='softmax' must be 'auto' or 'ridge' if"):
-        IDDLTransformer(loss="softmax", **FAST).fit(X, y)
+    with pytest.raises(ValueError, match="loss='softmax' must be 'auto', 'ridge' or a RidgeLoss"):
+        IDDLTransformer(recipe=Recipe(loss="softmax"), **FAST).fit(X, y)
 
 
 def test_held_out_predictions_are_of_models_that_have_not_seen_them(data):

@@ -17,8 +17,8 @@ def data():
 
 
 def test_one_fixed_divergence_is_the_start(data):
-    given = {"divergence": "stein", "loss": "softmax", "rank": "full", "random_state": 0}
-    model = IDDLClassifier(recipe=Recipe(penalty=0.01), **given).fit(*data)
+    given = {"divergence": "stein", "rank": "full", "random_state": 0}
+    model = IDDLClassifier(recipe=Recipe(loss="softmax", penalty=0.01), **given).fit(*data)
     losses = model.held_out_losses_
     assert list(losses) == ["stein", "model", "chance"]
     assert_allclose(losses["stein"].sum(), model.history_["held_out_loss"][0], rtol=1e-12)
@@ -81,7 +81,9 @@ def test_learned_pairs_are_ranges(data):
 def test_a_single_model_and_lower_ranks_have_no_comparison(data):
     single = IDDLClassifier(n_atoms=3, max_iter=1, cv=None, rank="full", random_state=0).fit(*data)
     assert "Gain" not in single.summary()
-    low = IDDLClassifier(3, loss="softmax", max_iter=1, rank=2, random_state=0).fit(*data)
+    low = IDDLClassifier(3, recipe=Recipe(loss="softmax"), max_iter=1, rank=2, random_state=0).fit(
+        *data
+    )
     assert low.summary() == f"Models: {len(low.models_) + len(low.starts_)} of rank 2"
 
 

@@ -47,9 +47,9 @@ def data():
 
 SMALL = {"n_atoms": 4, "cv": 2, "max_iter": 1, "random_state": 0}
 FITTED = {
-    "softmax": divlearn.IDDLClassifier(loss="softmax", **SMALL),
-    "ridge": divlearn.IDDLClassifier(loss="ridge", rank="full", **SMALL),
-    "hinge": divlearn.IDDLClassifier(loss="hinge", recipe=Recipe(penalty=1e-2), **SMALL),
+    "softmax": divlearn.IDDLClassifier(recipe=Recipe(loss="softmax"), **SMALL),
+    "ridge": divlearn.IDDLClassifier(recipe=Recipe(loss="ridge"), rank="full", **SMALL),
+    "hinge": divlearn.IDDLClassifier(recipe=Recipe(loss="hinge", penalty=1e-2), **SMALL),
     "paper": divlearn.IDDLClassifier.paper().set_params(n_atoms=4, max_iter=1, random_state=0),
     "regressor": divlearn.IDDLRegressor(rank="full", **SMALL),
     "transformer": divlearn.IDDLTransformer(**SMALL),
@@ -70,7 +70,7 @@ FITTED = {
     "local codes": KernelLLC(6, random_state=0),
     "conic codes": RSPDL(4, penalty=0.1, max_iter=1, random_state=0),
     "pipeline": make_pipeline(
-        divlearn.IDDLTransformer(loss="ridge", **SMALL), StandardScaler(), SVC()
+        divlearn.IDDLTransformer(recipe=Recipe(loss="ridge"), **SMALL), StandardScaler(), SVC()
     ),
 }
 

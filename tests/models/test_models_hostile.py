@@ -20,6 +20,7 @@ from sklearn.svm import SVC, SVR, OneClassSVM
 import divlearn
 from divlearn import IDDLClassifier, load, save
 from divlearn.datasets import make_wishart_clusters
+from divlearn.iddl import Recipe
 from divlearn.nearest import DivergenceMDM
 
 COUNT = int(os.environ.get("DIVLEARN_MUTATIONS", 100))
@@ -272,7 +273,7 @@ FORGED = {
         n_atoms=2,
         max_iter=1,
         cv=None,
-        loss="softmax",
+        recipe=Recipe(loss="softmax"),
         random_state=0,
         engine=divlearn.get_engine("reference", 1),
     ),

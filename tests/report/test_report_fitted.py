@@ -145,8 +145,9 @@ def shapes(model):
 
 
 def small(**parameters):
-    known = {"n_atoms": 3, "max_iter": 2, "loss": "ridge", "random_state": 0}
-    recipe = Recipe(solver=parameters.pop("solver", "joint"), penalty=1e-2)
+    known = {"n_atoms": 3, "max_iter": 2, "random_state": 0}
+    recipe = {name: parameters.pop(name) for name in ("loss", "solver") if name in parameters}
+    recipe = Recipe(penalty=1e-2, **{"loss": "ridge"} | recipe)
     return IDDLClassifier(recipe=recipe, **known | parameters)
 
 

@@ -20,15 +20,14 @@ from divlearn.sharded import encode, open_shards
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
-MINIBATCHES = Recipe(solver="stochastic", penalty=1e-2)
+MINIBATCHES = Recipe(loss="ridge", solver="stochastic", penalty=1e-2)
 SETTINGS = {
     "cv": None,
-    "recipe": Recipe(penalty=1e-2),
+    "recipe": Recipe(loss="ridge", penalty=1e-2),
     "random_state": 0,
     "max_iter": 3,
     "n_atoms": 4,
     "divergence": [(1.0, 1.0)],
-    "loss": "ridge",
 }
 CONFIGURATION = {
     # A worker writes to disk what it holds beyond 1 % of its memory.
@@ -89,7 +88,7 @@ def test_without_a_client_there_is_advice(data):
 def test_classifiers_are_those_of_one_process(client, data):
     """By softmax; ridge regression is in what follows."""
     X, y = data
-    settings = SETTINGS | {"loss": "softmax", "max_iter": 1}
+    settings = SETTINGS | {"recipe": Recipe(loss="softmax", penalty=1e-2), "max_iter": 1}
     whole = IDDLClassifier(**settings).fit(X, y)
     lazy, labels = arrays(X, y, 25)
     parts = IDDLClassifier(engine="dask", **settings).fit(lazy, labels)
@@ -226,7 +225,7 @@ def test_neither_matrices_nor_divergences_travel(client):
     shards = open_shards(X, y, engine="dask", block_size=1500, accuracy=1e-6)
     shards.map(len)
     before = sum(client.run(sent_by_worker).values())
-    settings = SETTINGS | {"recipe": Recipe(init=X[:4], penalty=1e-2), "max_iter": 3}
+    settings = SETTINGS | {"recipe": Recipe(loss="ridge", init=X[:4], penalty=1e-2), "max_iter": 3}
     classifier = IDDLClassifier(**settings).fit(shards, None)
     sent = sum(client.run(sent_by_worker).values()) - before
     V = 8 * len(X) * 4

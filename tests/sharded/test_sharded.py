@@ -18,10 +18,10 @@ from divlearn.sharded import encode, open_shards
 from divlearn.sharded.opening import open_data
 from divlearn.weights import column_moments, merge_moments
 
-MINIBATCHES = Recipe(solver="stochastic", penalty=1e-2)
+MINIBATCHES = Recipe(loss="softmax", solver="stochastic", penalty=1e-2)
 SETTINGS = {
     "cv": None,
-    "recipe": Recipe(penalty=1e-2),
+    "recipe": Recipe(loss="ridge", penalty=1e-2),
     "random_state": 0,
     "max_iter": 4,
     "n_atoms": 4,
@@ -195,7 +195,7 @@ def test_objective_and_gradient_are_those_of_data_in_memory(data, loss, bias, pl
 
 def test_minibatches_of_one_block_are_those_of_data_in_memory(data):
     X, y, weights = data
-    settings = SETTINGS | {"loss": "softmax", "recipe": MINIBATCHES, "max_iter": 2}
+    settings = SETTINGS | {"recipe": MINIBATCHES, "max_iter": 2}
     whole = IDDLClassifier(**settings).fit(X, y, weights)
     parts = IDDLClassifier(**settings).fit(open_shards(X, y, weights, accuracy=1e-6), None)
     close(whole.atoms_, parts.atoms_)
@@ -210,16 +210,16 @@ def test_minibatches_of_one_block_are_those_of_data_in_memory(data):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"loss": "auto"},
-        {"recipe": Recipe()},
+        {"recipe": Recipe(penalty=1e-2)},
+        {"recipe": Recipe(loss="ridge")},
         {"divergence": "N"},
-        {"recipe": Recipe(solver="bcd", penalty=1e-2), "max_iter": 1},
+        {"recipe": Recipe(loss="ridge", solver="bcd", penalty=1e-2), "max_iter": 1},
     ],
     ids=str,
 )
 def test_settings_are_chosen_as_for_data_in_memory(data, settings):
     X, y, weights = data
-    settings = SETTINGS | {"loss": "ridge"} | settings
+    settings = SETTINGS | settings
     whole = IDDLClassifier(**settings).fit(X, y, weights)
     shards = open_shards(X, y, weights, block_size=25, accuracy=1e-6)
     parts = IDDLClassifier(**settings).fit(shards, None)

@@ -15,7 +15,7 @@ from divlearn.sharded.opening import open_data
 
 SETTINGS = {
     "cv": None,
-    "recipe": Recipe(penalty=1e-2),
+    "recipe": Recipe(loss="ridge", penalty=1e-2),
     "random_state": 0,
     "max_iter": 2,
     "n_atoms": 4,
@@ -24,7 +24,7 @@ SETTINGS = {
 
 
 def classifier(**settings):
-    return IDDLClassifier(**SETTINGS | {"loss": "ridge"} | settings)
+    return IDDLClassifier(**SETTINGS | settings)
 
 
 def regressor():

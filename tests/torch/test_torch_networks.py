@@ -15,6 +15,7 @@ from torch.nn.utils.parametrize import register_parametrization  # noqa: E402
 
 from divlearn import IDDLClassifier, get_divergence  # noqa: E402
 from divlearn.datasets import make_wishart_clusters  # noqa: E402
+from divlearn.iddl import Recipe  # noqa: E402
 from divlearn.spd import check_spd  # noqa: E402
 from divlearn.torch import DivergenceLayer, encode  # noqa: E402
 
@@ -263,8 +264,10 @@ def compare_with_iddl(X, y, train, test):
     network = fit_network(torch.from_numpy(X[train]), torch.from_numpy(y[train]))
     with torch.no_grad():
         said = network(torch.from_numpy(X[test])).argmax(dim=1).numpy()
-    form = {"rank": "full", "loss": "softmax", "cv": None, "random_state": 0}
-    model = IDDLClassifier(3 * (y.max() + 1), **form).fit(X[train], y[train])
+    form = {"rank": "full", "cv": None, "random_state": 0}
+    model = IDDLClassifier(3 * (y.max() + 1), recipe=Recipe(loss="softmax"), **form).fit(
+        X[train], y[train]
+    )
     return np.mean(said == y[test]), model.score(X[test], y[test])
 
 

@@ -60,6 +60,9 @@ class KernelSparseCoding(_KernelCoded):
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
         Computes Stein divergences.
+    n_jobs : int or None, default=None
+        Threads that fit candidates and folds, as in scikit-learn; None for those of the engine. The
+        result is the same for any number.
     verbose : int, default=0, 1 prints progress, 2 every iteration as well.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
@@ -109,12 +112,14 @@ class KernelSparseCoding(_KernelCoded):
         tol: float = 1e-3,
         random_state: RandomState = None,
         engine: str | Engine = "auto",
+        n_jobs: int | None = None,
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:
         self.n_atoms, self.kernel, self.bandwidth = n_atoms, kernel, bandwidth
         self.penalty, self.max_iter, self.tol, self.regularize = penalty, max_iter, tol, regularize
-        self.random_state, self.engine, self.verbose = random_state, engine, verbose
+        self.random_state, self.engine = random_state, engine
+        self.n_jobs, self.verbose = n_jobs, verbose
 
     def _codings(self, view: KernelView) -> Sequence[Parameters]:
         penalties = check_penalties(self.penalty, _PENALTIES)
@@ -143,7 +148,7 @@ class KernelLLC(_KernelCoded):
     ----------
     n_neighbors : int or "auto", default="auto"
         Atoms in a code; "auto" chooses among 5, 10, 20 and 40 by held-out accuracy.
-    n_atoms, kernel, bandwidth, random_state, engine, verbose, regularize
+    n_atoms, kernel, bandwidth, random_state, engine, n_jobs, verbose, regularize
         As in `KernelSparseCoding`.
 
     Attributes
@@ -178,12 +183,13 @@ class KernelLLC(_KernelCoded):
         n_neighbors: int | str = "auto",
         random_state: RandomState = None,
         engine: str | Engine = "auto",
+        n_jobs: int | None = None,
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:
         self.n_atoms, self.kernel, self.bandwidth = n_atoms, kernel, bandwidth
         self.n_neighbors, self.random_state, self.engine = n_neighbors, random_state, engine
-        self.verbose, self.regularize = verbose, regularize
+        self.n_jobs, self.verbose, self.regularize = n_jobs, verbose, regularize
 
     def _codings(self, view: KernelView) -> Sequence[Parameters]:
         counts = self._neighbors(len(view.atoms))

@@ -246,7 +246,7 @@ class RSPDL(CodedClassifier[Cone]):
     ----------
     penalty : float or "auto", default="auto"
         :math:`\lambda > 0`; "auto" chooses among 3, 1 and 0.1 by held-out accuracy.
-    n_atoms, max_iter, tol, random_state, verbose, regularize : as in `KernelSparseCoding`
+    n_atoms, max_iter, tol, random_state, n_jobs, verbose, regularize : as in `KernelSparseCoding`
 
     Attributes
     ----------
@@ -278,12 +278,13 @@ class RSPDL(CodedClassifier[Cone]):
         max_iter: int = 10,
         tol: float = 1e-3,
         random_state: RandomState = None,
+        n_jobs: int | None = None,
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:
         self.n_atoms, self.penalty, self.regularize = n_atoms, penalty, regularize
         self.max_iter, self.tol = max_iter, tol
-        self.random_state, self.verbose = random_state, verbose
+        self.random_state, self.n_jobs, self.verbose = random_state, n_jobs, verbose
 
     def _start(self, matrices: RealArray, n_atoms: int, seed: int) -> RealArray:
         mean = from_log_vectors(log_vectors(matrices).mean(axis=0, keepdims=True))

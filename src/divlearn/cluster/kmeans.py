@@ -161,7 +161,7 @@ class KarcherKMeans(KMeansModel):
 
     Parameters
     ----------
-    n_clusters, init, n_init, max_iter, tol, random_state, engine, verbose, regularize
+    n_clusters, init, n_init, max_iter, tol, random_state, engine, n_jobs, verbose, regularize
         As in `ABKMeans`.
 
     Attributes
@@ -188,12 +188,14 @@ class KarcherKMeans(KMeansModel):
         tol: float = 1e-3,
         random_state: RandomState = None,
         engine: str | Engine = "auto",
+        n_jobs: int | None = None,
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:
         self.n_clusters, self.init, self.n_init = n_clusters, init, n_init
         self.max_iter, self.tol, self.random_state = max_iter, tol, random_state
-        self.engine, self.verbose, self.regularize = engine, verbose, regularize
+        self.engine, self.n_jobs, self.verbose = engine, n_jobs, verbose
+        self.regularize = regularize
 
     def _rule(self) -> Rule:
         return Rule(0.0, 0.0)

@@ -77,7 +77,7 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
     max_iter : int, default=200
         Iterations of each start and after each move. They stop when one raises the mean
         log-likelihood by 1e-4 or less.
-    random_state, engine, verbose, regularize : as in `ABKMeans`
+    random_state, engine, n_jobs, verbose, regularize : as in `ABKMeans`
 
     Attributes
     ----------
@@ -146,12 +146,14 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
         max_iter: int = 200,
         random_state: RandomState = None,
         engine: str | Engine = "auto",
+        n_jobs: int | None = None,
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:
         self.n_components, self.divergence, self.share = n_components, divergence, share
         self.init, self.n_init, self.max_iter, self.regularize = init, n_init, max_iter, regularize
-        self.random_state, self.engine, self.verbose = random_state, engine, verbose
+        self.random_state, self.engine, self.n_jobs = random_state, engine, n_jobs
+        self.verbose = verbose
 
     @fit_method
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:

@@ -12,11 +12,11 @@ from sklearn.base import BaseEstimator
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import RandomState, is_number
 from divlearn.committee.weights import Average, average, count_samples
-from divlearn.engines import Engine, get_engine
+from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
 from divlearn.fitting.folds import Splitter, number_units
 from divlearn.fitting.held_out import FoldedData
-from divlearn.fitting.labelled import Checked
+from divlearn.fitting.labelled import Checked, engine_of
 from divlearn.fitting.progress import is_interrupted, notify, on_progress, stoppable
 from divlearn.iddl.base import default_atoms
 from divlearn.kernels import POINTS
@@ -86,7 +86,7 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
         key = {"X": data.matrices, "y": y, "weights": data.weights, "groups": data.matrix_groups}
         with checkpointed(self, **key):
             folds = data.folds(self.cv, draw_seed(self.random_state))
-            training = make(data, folds, get_engine(self.engine, accuracy=LEARNING_ACCURACY))
+            training = make(data, folds, engine_of(self, LEARNING_ACCURACY))
             fitted = self._fit_members(training, users, draw_seed(self.random_state))
             self.members_ = {name: fitted[name] for name in self._names() if name in fitted}
             self._weigh(training)
@@ -166,8 +166,8 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
             member = self._learned(random_state=seed, engine=self.engine, verbose=verbose)
         else:
             member = users[name] if name in users else self._quick[name](engine=self.engine)
-            if self.n_jobs is not None and "n_jobs" in member.get_params(deep=False):
-                member.set_params(n_jobs=self.n_jobs)
+        if self.n_jobs is not None and "n_jobs" in member.get_params(deep=False):
+            member.set_params(n_jobs=self.n_jobs)
         member.hermitian_ = self.hermitian_
         member.fit_training(training)
         if not np.isfinite(self._held_out(member)[training.data.positions[training.tested]]).all():

@@ -17,9 +17,9 @@ from sklearn.base import BaseEstimator
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import RandomState
 from divlearn.divergence import Divergence
-from divlearn.engines import Engine, Prepared, get_engine
+from divlearn.engines import Engine, Prepared
 from divlearn.fitting.folds import Fold, Folds, Splitter
-from divlearn.fitting.labelled import Checked, fit_method
+from divlearn.fitting.labelled import Checked, engine_of, fit_method
 from divlearn.fitting.progress import say
 from divlearn.fitting.selection import Criterion, HeldOut, Nest, nest_folds
 from divlearn.log_vectors import log_vectors
@@ -223,7 +223,7 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
         zero leaves a matrix out. Matrices of one group are held out together.
         """
         self._check_parameters()
-        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
+        engine = engine_of(self, LEARNING_ACCURACY)
         data = self._check_data(X, y, sample_weight, groups)
         folds = data.folds(self.cv, self.random_state)
         return self.fit_training(cast(_D, self._training(data, folds, engine)))

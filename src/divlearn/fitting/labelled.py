@@ -83,12 +83,11 @@ def takes_metric(estimator: _Class) -> _Class:
     return estimator
 
 
-def engine_of(estimator: BaseEstimator) -> str | Engine:
+def engine_of(estimator: BaseEstimator, accuracy: str | float = "auto") -> Engine:
     """Return the engine of an estimator, with ``n_jobs`` threads if it is given by name."""
     n_jobs = getattr(estimator, "n_jobs", None)
-    if n_jobs is None or not isinstance(estimator.engine, str):
-        return estimator.engine
-    return get_engine(estimator.engine, count_jobs(n_jobs, 1))
+    n_threads = None if n_jobs is None else count_jobs(n_jobs, 1)
+    return get_engine(estimator.engine, n_threads, accuracy)
 
 
 class MatricesMixin:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, fields, replace
+from functools import wraps
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,6 +38,7 @@ _ATOMS_PER_CLASS, _FEWEST_ATOMS, _MOST_ATOMS = 3, 48, 150
 _MATRICES_PER_ATOM = 3
 _DIRECTIONS = 64  # columns of all filters of a model; four per class if that is more
 _MATRICES_PER_DIRECTION = 7
+_Class = TypeVar("_Class", bound=type)
 _LEARNED = {"both": ("atoms", "divergences"), "atoms": ("atoms",), "divergences": ("divergences",)}
 
 
@@ -50,6 +53,11 @@ class Recipe:
         block-coordinate descent, "stochastic" is Riemannian Adam on minibatches.
     learn : {"both", "atoms", "divergences"}, default="both"
         What the solver optimises.
+    loss : {"auto", "softmax", "ridge", "hinge"} or Loss, default="auto"
+        "auto" takes softmax or ridge, whichever has the lower held-out loss, and adds discriminant
+        analysis; other values give linear models only. A `Loss` of your own may be an instance or
+        a class; see docs/extending.md. ``RidgeLoss(plain=True)`` of `divlearn.iddl` has the
+        divergences themselves as features. Numbers need ridge.
     init : {"class-kmeans", "kmeans", "samples", "identity"} or array of atoms
         Initial atoms.
     atoms_per_class : int, optional
@@ -71,6 +79,7 @@ class Recipe:
 
     solver: str = "joint"
     learn: str = "both"
+    loss: str | Loss | type[Loss] = "auto"
     init: str | ArrayLike = "class-kmeans"
     atoms_per_class: int | None = None
     start: tuple[float, float] | None = None
@@ -81,6 +90,10 @@ class Recipe:
         """Raise unless all values are among those above."""
         check_name(self.solver, "solver", SOLVERS)
         check_name(self.learn, "learn", _LEARNED)
+        named = isinstance(self.loss, str) and self.loss in ("auto", *LOSSES)
+        loss_class = self.loss if isinstance(self.loss, type) else type(self.loss)
+        if not named and not issubclass(loss_class, Loss):
+            raise ValueError(f"loss={self.loss!r} must be auto, {', '.join(LOSSES)} or a Loss")
         if isinstance(self.init, str) and self.init not in METHODS:
             names = ", ".join(METHODS)
             raise ValueError(f"init={self.init!r} must be one of {names}, or an array of atoms")
@@ -88,6 +101,12 @@ class Recipe:
             check_count(self.atoms_per_class, "atoms_per_class")
         if self.penalty not in ("auto", "cv"):
             check_number(self.penalty, "penalty", word="auto")
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether at most the loss differs from the defaults."""
+        values = [(getattr(self, f.name), f.default) for f in fields(self) if f.name != "loss"]
+        return all(type(value) is type(usual) and value == usual for value, usual in values)
 
     @property
     def moved(self) -> tuple[str, ...]:
@@ -108,8 +127,28 @@ def default_atoms(n_matrices: int, n_classes: int) -> int:
     return min(max(1, min(target, most)) * n_classes, n_matrices)
 
 
+def takes_loss(estimator: _Class) -> _Class:
+    """Let a class accept ``loss``, a parameter of version 0.2, for the field of its recipe."""
+    init = estimator.__init__  # type: ignore[misc]
+
+    @wraps(init)
+    def accepting(self: Any, *args: Any, **kwargs: Any) -> None:
+        if "loss" in kwargs:
+            loss, recipe = kwargs.pop("loss"), kwargs.get("recipe") or Recipe()
+            warnings.warn(
+                f"loss={loss!r} is a field of the recipe since version 0.3; pass "
+                f"recipe=Recipe(loss={loss!r})",
+                FutureWarning,
+                stacklevel=2,
+            )
+            kwargs["recipe"] = replace(recipe, loss=loss)
+        init(self, *args, **kwargs)
+
+    estimator.__init__ = accepting  # type: ignore[misc]
+    return estimator
+
+
 class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
-    loss: str | Loss | type[Loss] = "auto"
     models_: list[Model]  # files of models are checked by these
     starts_: list[Model]
     discriminants_: list[Discriminant]
@@ -131,13 +170,14 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         max_iter: int | str = "auto",
         random_state: RandomState = None,
         engine: str | Engine = "auto",
+        n_jobs: int | None = None,
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:
         self.n_atoms, self.divergence, self.rank = n_atoms, divergence, rank
         self.recipe, self.cv = recipe, cv
         self.max_iter, self.random_state, self.engine = max_iter, random_state, engine
-        self.verbose, self.regularize = verbose, regularize
+        self.n_jobs, self.verbose, self.regularize = n_jobs, verbose, regularize
 
     def _searches_plane(self) -> bool:
         return starts_from_grid(self.divergence) and self._recipe.start is None
@@ -150,10 +190,6 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         if not isinstance(self.recipe, Recipe | None):
             raise ValueError(f"recipe={self.recipe!r} must be a Recipe or None; pass Recipe(...)")
         self._recipe.check()
-        named = isinstance(self.loss, str) and self.loss in ("auto", *LOSSES)
-        loss_class = self.loss if isinstance(self.loss, type) else type(self.loss)
-        if not named and not issubclass(loss_class, Loss):
-            raise ValueError(f"loss={self.loss!r} must be auto, {', '.join(LOSSES)} or a Loss")
         if self.max_iter != "auto":
             check_number(self.max_iter, "max_iter", word="auto")
         if self.rank not in ("auto", "full"):

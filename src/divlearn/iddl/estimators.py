@@ -24,9 +24,9 @@ from divlearn.fitting.labelled import (
 )
 from divlearn.fitting.selection import average_held_out
 from divlearn.fitting.targets import check_numbers
-from divlearn.heads.losses import LOSSES, Loss
+from divlearn.heads.losses import LOSSES, RidgeLoss
 from divlearn.iddl.atoms import Divergences, starts_from_grid
-from divlearn.iddl.base import Recipe
+from divlearn.iddl.base import Recipe, takes_loss
 from divlearn.iddl.learning import Learned
 from divlearn.iddl.predictor import IDDLPredictor, ScoreMixin
 from divlearn.iddl.training import Task, sample_task
@@ -36,6 +36,7 @@ from divlearn.sharded.targets import label_shards, number_shards
 
 
 @takes_metric
+@takes_loss
 class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
     r"""Classify SPD matrices by divergences to atoms, all learned together.
 
@@ -66,11 +67,6 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
         variants start at the best point of a grid: "S" learns one pair for all atoms, "V" one
         number alpha = beta for every atom, "N" one pair for every atom. A name or a pair fixes the
         divergence ("A" is AIRM, "B" the paper's "Burg", (1, 1)).
-    loss : {"auto", "softmax", "ridge", "hinge"} or Loss, default="auto"
-        "auto" takes softmax or ridge, whichever has the lower held-out loss, and adds discriminant
-        analysis; other values give linear models only. A `Loss` of your own may be an instance or
-        a class; see docs/extending.md. ``RidgeLoss(plain=True)`` of `divlearn.iddl` has the
-        divergences themselves as features.
     rank : int, "full" or "auto", default="auto"
         Rank p of atoms. An atom of full rank is a whitening, :math:`D(X \| B) = D(V^T X V \| I)`
         with :math:`B = (V V^T)^{-1}`; one of rank p has V of shape (d, p). Beside the divergences,
@@ -78,7 +74,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
         "line" they have it alone, as common spatial patterns do. "auto" averages models of full
         rank and of ranks 1 and 4, unless full rank alone predicts held-out data clearly better.
     recipe : Recipe, optional
-        How to learn: solver, initial atoms, penalty of the head; see `divlearn.iddl.Recipe`.
+        How to learn: loss, solver, initial atoms, penalty of the head; see `divlearn.iddl.Recipe`.
     cv : int, splitter, iterable of (train, test) indices or None, default=4
         Folds. One model is trained without each fold, and predictions average the models. None
         trains one model on all matrices, and so does any number of folds if nothing can be held
@@ -90,6 +86,9 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
     class_weight : dict, "balanced" or None, multiplies sample weights; only ratios matter.
     random_state : int, RandomState or None
     engine : str or Engine, default="auto"
+    n_jobs : int, optional
+        Threads that train the models of folds, with an engine given by name; all by default, as
+        with -1. The result is the same for any number.
     verbose : int, default=0, 1 prints progress, 2 every iteration as well.
     regularize : {"raise", "shrink"} or float, default="raise", see `Regularize`
 
@@ -133,7 +132,6 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
         n_atoms: int | str = "auto",
         *,
         divergence: Divergences = "line",
-        loss: str | Loss | type[Loss] = "auto",
         rank: int | str = "auto",
         recipe: Recipe | None = None,
         cv: Splitter = 4,
@@ -141,12 +139,13 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
         class_weight: ClassWeight = None,
         random_state: RandomState = None,
         engine: str | Engine = "auto",
+        n_jobs: int | None = None,
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:
         self.n_atoms, self.divergence, self.rank = n_atoms, divergence, rank
-        self.loss, self.recipe, self.cv, self.max_iter = loss, recipe, cv, max_iter
-        self.class_weight, self.random_state, self.engine = class_weight, random_state, engine
+        self.recipe, self.cv, self.max_iter, self.class_weight = recipe, cv, max_iter, class_weight
+        self.random_state, self.engine, self.n_jobs = random_state, engine, n_jobs
         self.verbose, self.regularize = verbose, regularize
 
     @classmethod
@@ -183,7 +182,8 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
         (1.0, 1.0)
         """
         check_name(loss, "loss", LOSSES)
-        recipe = Recipe(solver="bcd", init="kmeans", atoms_per_class=5, penalty="cv")
+        plain = LOSSES[loss](bias=loss != "ridge", plain=True)
+        recipe = Recipe(solver="bcd", loss=plain, init="kmeans", atoms_per_class=5, penalty="cv")
         if code:
             start = (1.0, 1.0) if starts_from_grid(divergence) else None
             recipe = replace(
@@ -192,7 +192,6 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
         return cls(
             divergence=divergence,
             rank="full",
-            loss=LOSSES[loss](bias=loss != "ridge", plain=True),
             recipe=replace(recipe, **changes),
             cv=None,
             max_iter=3 if code else 10,
@@ -256,8 +255,9 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLPredictor)
     ----------
     n_atoms : int or "auto"
         "auto" is 48, fewer for fewer than 144 matrices.
-    divergence, rank, recipe, cv, max_iter, random_state, engine, verbose, regularize
-        As in `IDDLClassifier`.
+    divergence, rank, recipe, cv, max_iter, random_state, engine, n_jobs, verbose,
+    regularize
+        As in `IDDLClassifier`. The loss of the recipe is "auto", "ridge" or a `RidgeLoss`.
 
     Attributes
     ----------
@@ -284,6 +284,14 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLPredictor)
     single_: bool
     oof_prediction_: RealArray
     _optimistic_prediction: RealArray
+
+    def _check_parameters(self, *, in_memory: bool = True) -> None:
+        super()._check_parameters(in_memory=in_memory)
+        loss = self._recipe.loss
+        if not (isinstance(loss, RidgeLoss) or loss in ("auto", "ridge")):
+            raise ValueError(
+                f"loss={loss!r} must be 'auto', 'ridge' or a RidgeLoss if y holds numbers"
+            )
 
     def _check_targets(self, block: Block, groups: ArrayLike | None) -> Numbered:
         numbers = check_numbers(block.y, len(block))

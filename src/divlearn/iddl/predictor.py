@@ -148,7 +148,7 @@ class IDDLPredictor(IDDLBase):
                         break
             learned = join_ranks(ranks, task) if len(ranks) > 1 else ranks[0]
             self._set_held_out_losses(learned, task)
-            if self.loss == "auto" and self._averages(task) and task.codes is not None:
+            if self._recipe.loss == "auto" and self._averages(task) and task.codes is not None:
                 with stoppable(lambda: learned):
                     learned = add_discriminants(learned, task)
         self._set_learned(learned, task)
@@ -172,7 +172,7 @@ class IDDLPredictor(IDDLBase):
         if self.rank != "auto":
             rank = check_count(self.rank, "rank")
             return [rank if rank < d else None]
-        usual = self._averages(task) and self.recipe is None and uses_line(self.divergence)
+        usual = self._averages(task) and self._recipe.is_usual and uses_line(self.divergence)
         return [None, *(rank for rank in _RANKS if usual and 2 * rank <= d)]
 
     def _learn(self, task: Task, seed: int, rank: int | None = None) -> Learned:
@@ -257,10 +257,11 @@ class IDDLPredictor(IDDLBase):
         return initial_filters(X, centres, n_atoms, rank, np.random.RandomState(seed))
 
     def _losses(self, task: Task) -> tuple[Loss, ...]:
-        if not isinstance(self.loss, str):
-            return (self.loss if isinstance(self.loss, Loss) else self.loss(),)
-        if self.loss != "auto":
-            return (LOSSES[self.loss](),)
+        loss = self._recipe.loss
+        if not isinstance(loss, str):
+            return (loss if isinstance(loss, Loss) else loss(),)
+        if loss != "auto":
+            return (LOSSES[loss](),)
         return (RidgeLoss(),) if task.codes is None else (SoftmaxLoss(), RidgeLoss())
 
     def _iterations(self, task: Task, n_atoms: int, rank: int | None) -> int:

@@ -18,9 +18,8 @@ from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import check_training, fit_method, takes_metric
 from divlearn.fitting.targets import check_labels, check_numbers
-from divlearn.heads.losses import Loss
 from divlearn.iddl.atoms import Divergences, make_variant
-from divlearn.iddl.base import IDDLBase, Recipe
+from divlearn.iddl.base import IDDLBase, Recipe, takes_loss
 from divlearn.iddl.estimators import IDDLClassifier, IDDLRegressor
 from divlearn.iddl.training import Model
 from divlearn.sharded.blocks import Block
@@ -32,6 +31,7 @@ _LEARNED = (
 
 
 @takes_metric
+@takes_loss
 class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[misc]
     r"""Encode SPD matrices by their divergences to atoms.
 
@@ -48,7 +48,7 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
     rank : int, "full" or "auto", default="full"
         As in `IDDLClassifier`; an int needs y, and "auto" is "full" without y. Of an atom of lower
         rank, the last value is the determinant of :math:`V^T X V` to the power 1/p.
-    divergence, loss, recipe, cv, max_iter, random_state, engine, verbose, regularize
+    divergence, recipe, cv, max_iter, random_state, engine, n_jobs, verbose, regularize
         As in `IDDLClassifier`. The head is used in learning only; `transform` returns the
         divergences themselves.
 
@@ -70,19 +70,19 @@ class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[m
         n_atoms: int | str = "auto",
         *,
         divergence: Divergences = "line",
-        loss: str | Loss | type[Loss] = "auto",
         rank: int | str = "full",
         recipe: Recipe | None = None,
         cv: Splitter = 4,
         max_iter: int | str = "auto",
         random_state: RandomState = None,
         engine: str | Engine = "auto",
+        n_jobs: int | None = None,
         verbose: int = 0,
         regularize: str | float = "raise",
     ) -> None:
         self.n_atoms, self.divergence, self.rank = n_atoms, divergence, rank
-        self.loss, self.recipe, self.cv, self.max_iter = loss, recipe, cv, max_iter
-        self.random_state, self.engine = random_state, engine
+        self.recipe, self.cv, self.max_iter = recipe, cv, max_iter
+        self.random_state, self.engine, self.n_jobs = random_state, engine, n_jobs
         self.verbose, self.regularize = verbose, regularize
 
     @fit_method
@@ -144,12 +144,7 @@ def _check_targets(y: ArrayLike, n_matrices: int) -> Labels:
 
 
 def _make_learner(targets: Labels, parameters: dict[str, Any]) -> Any:
-    if not _are_numbers(targets):
-        return IDDLClassifier(**parameters)
-    loss = parameters.pop("loss")
-    if loss not in ("auto", "ridge"):
-        raise ValueError(f"loss={loss!r} must be 'auto' or 'ridge' if y holds numbers to predict")
-    return IDDLRegressor(**parameters)
+    return (IDDLRegressor if _are_numbers(targets) else IDDLClassifier)(**parameters)
 
 
 def _are_numbers(targets: Labels) -> bool:

@@ -20,9 +20,10 @@ from divlearn.divergence import (
     get_divergence,
     get_member,
 )
-from divlearn.engines import Engine, Prepared, get_engine
+from divlearn.engines import Engine, Prepared
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.held_out import Grid, Memo
+from divlearn.fitting.labelled import engine_of
 from divlearn.fitting.training import HeldOutRegressor, NumberedTraining
 from divlearn.heads.discriminants import Linear
 from divlearn.kernels.classifier import POINTS, check_positive
@@ -213,7 +214,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
 
     def _decide_new(self, new: Prepared) -> RealArray:
         divergence, scale, _ = self.best_params_.values()
-        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
+        engine = engine_of(self, LEARNING_ACCURACY)
         table = training_table(self, divergence, engine, new)
         return to_host(self.model_.decide(decay(table, scale)))[:, 0]
 

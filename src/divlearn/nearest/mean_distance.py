@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import ClassWeight, RandomState
 from divlearn.divergence import Divergence, DivergenceLike
-from divlearn.engines import Engine, get_engine
+from divlearn.engines import Engine
 from divlearn.fitting import labelled
 from divlearn.fitting.calibration import log_softmax
 from divlearn.fitting.folds import Splitter
@@ -171,7 +171,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         is_field = is_sequence(self.divergence)
         if not self._chooses:
             self._field = check_field(self.divergence if is_field else [self.divergence])
-        engine = get_engine(labelled.engine_of(self))
+        engine = labelled.engine_of(self)
         data = check_labelled(self, X, y, sample_weight, self.class_weight, groups)
         if self._chooses:
             return self.fit_training(Training(data, data.folds(self.cv, self.random_state), engine))
@@ -215,7 +215,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
             find_codes(self.classes_ if classes is None else np.asarray(classes), self.classes_)
             return self
         matrices = check_new(self, X) if started else self._start(X, classes)
-        engine = get_engine(labelled.engine_of(self))
+        engine = labelled.engine_of(self)
         codes = find_codes(check_labels(y, len(matrices)), self.classes_)
         if self._filter is not None:
             matrices = project(matrices, self._filter)
@@ -275,7 +275,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
                 "every class has 1 matrix or group, but some must have >= 2 for divergence='choose'"
                 ", one to train on and one to judge by; pass more, or name a divergence"
             )
-        rough = get_engine(self.engine, accuracy=_ROUGH_ACCURACY)
+        rough = labelled.engine_of(self, _ROUGH_ACCURACY)
         view = View(self._learn_filter(data, engine))
         chosen, unit, self.cv_results_ = choose_divergence(
             training, rough, None if self.filtering else view
@@ -343,7 +343,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         return normalize_weights(np.array([float(weights.get(name, 1)) for name in self.classes_]))
 
     def _distances(self, X: ArrayLike) -> RealArray:
-        checked, engine = check_new(self, X), get_engine(labelled.engine_of(self))
+        checked, engine = check_new(self, X), labelled.engine_of(self)
         means = self.means_.reshape(len(self._field), -1, *self.means_.shape[-2:])
         parts = []
         for matrices in neighbors.blocks(checked, means[..., 0, 0].size):

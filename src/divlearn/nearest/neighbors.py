@@ -184,7 +184,7 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
             gaps = vectors[:, None] - self._vectors[neighbors]
             return _take_nearest(np.linalg.norm(gaps, axis=2), neighbors, k)
         blocks = prepare_once(self, self._matrices, _split)
-        engine = get_engine(labelled.engine_of(self))
+        engine = labelled.engine_of(self)
         return _find_nearest(queries, blocks, self._divergence, k, engine)
 
     def _weigh(self, distances: RealArray) -> RealArray:
@@ -312,7 +312,7 @@ class NearestClassifier(Nearest, HeldOutClassifier[Candidate]):
 
     def _decide_new(self, new: Prepared) -> RealArray:
         divergence, count = self.best_params_["divergence"], self.best_params_["n_neighbors"]
-        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
+        engine = labelled.engine_of(self, LEARNING_ACCURACY)
         table = training_table(self, divergence, engine, new)
         order = by_class(self.codes_)
         nearest = _nearest_of_classes(table[:, order], self.codes_[order])

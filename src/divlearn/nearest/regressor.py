@@ -10,8 +10,9 @@ from sklearn.neighbors import NearestNeighbors
 
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.divergence import LOG_EUCLIDEAN
-from divlearn.engines import Prepared, get_engine
+from divlearn.engines import Prepared
 from divlearn.fitting.held_out import Grid
+from divlearn.fitting.labelled import engine_of
 from divlearn.fitting.training import HeldOutRegressor, NumberedTraining
 from divlearn.kernels.classifier import POINTS
 from divlearn.kernels.regressor import usual_divergences
@@ -82,7 +83,7 @@ class NearestRegressor(Nearest, HeldOutRegressor[Candidate]):
 
     def _decide_new(self, new: Prepared) -> RealArray:
         divergence, count = self.best_params_["divergence"], self.best_params_["n_neighbors"]
-        engine = get_engine(self.engine, accuracy=LEARNING_ACCURACY)
+        engine = engine_of(self, LEARNING_ACCURACY)
         table = training_table(self, divergence, engine, new)
         return _mean_of(_find_nearest(table, count), self.numbers_, self.shares_)
 

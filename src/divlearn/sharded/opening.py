@@ -214,23 +214,30 @@ def open_data(
     return shards
 
 
-def open_training(estimator: Any, X: Data, *more: Data, **options: Any) -> Shards:
+def open_training(estimator: Any, X: Data, *more: Data, accuracy: str | float = "auto") -> Shards:
     """Open training data, and store the regularization for new data in `shrinkage_`."""
-    options |= {"engine": engine_of(estimator), "regularize": estimator.regularize}
+    options = _options(estimator, accuracy, estimator.regularize)
     shards = open_data(real_training(estimator, X), *more, **options)
     estimator.shrinkage_ = shards.shrinkage
     return shards
 
 
-def open_new(estimator: Any, X: Data, sample_weight: Data = None, **options: Any) -> Shards:
+def open_new(
+    estimator: Any, X: Data, sample_weight: Data = None, *, accuracy: str | float = "auto"
+) -> Shards:
     """Open new data for a fitted estimator, and check the size of its matrices."""
     if not isinstance(X, Prepared):
         check_is_fitted(estimator)
         X = real_new(estimator, X)
-    options |= {"engine": engine_of(estimator), "regularize": estimator.shrinkage_}
+    options = _options(estimator, accuracy, estimator.shrinkage_)
     shards = open_data(X, None, sample_weight, **options)
     check_size(estimator, shards.d)
     return shards
+
+
+def _options(estimator: Any, accuracy: str | float, regularize: Regularize) -> dict[str, Any]:
+    engine = as_dask(estimator.engine) or engine_of(estimator, accuracy)
+    return {"engine": engine, "accuracy": accuracy, "regularize": regularize}
 
 
 def encode(
