@@ -65,7 +65,8 @@ def predict_or_reject(
     predicted: Labels = classes[probabilities.argmax(axis=1)]
     if isinstance(unsure, str) != is_text or not (is_text or _are_floats(classes)):
         predicted = np.array(list(predicted), dtype=object)  # NumPy would convert classes
-    return np.where(probabilities.max(axis=1) >= bound, predicted, unsure)
+    # NumPy would make 255 of the number -1 beside classes of uint8; an array keeps its value.
+    return np.where(probabilities.max(axis=1) >= bound, predicted, np.asarray(unsure))
 
 
 def _are_floats(classes: Labels) -> bool:
