@@ -396,7 +396,7 @@ def test_what_is_wrong_is_said():
         divlearn.ABMixture(2).fit(X)
     with pytest.raises(ValueError, match="divergence='learn' is learned from real matrices only"):
         ABKMeans(2, "learn").fit(X)
-    with pytest.raises(TypeError, match="dtype complex128, but must be real"):
+    with pytest.raises(TypeError, match="dtype complex128, but must be real numbers; pass complex"):
         divlearn.which_divergence(X)
     v = np.array([1, 1j, 0.5])
     with pytest.raises(ValueError, match="rank-deficient"):

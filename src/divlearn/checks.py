@@ -7,11 +7,14 @@ from numbers import Integral
 from typing import Any, TypeGuard
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import Labels
 
 RandomState = int | np.random.RandomState | None
 ClassWeight = Mapping[Any, float] | str | None
+_MISSING = "None", "nan", "NaT", "<NA>"  # the last is that of pandas
 
 
 def check_count(
@@ -27,15 +30,23 @@ def check_count(
     return count
 
 
+def as_column(values: ArrayLike, *, warn: bool = False) -> Labels:
+    """Return labels as an array; a column of a table is accepted."""
+    # scikit-learn would make floats of the nullable integers and booleans of pandas.
+    array = np.asarray(values)
+    labels: Labels = column_or_1d(values if array.dtype == object else array, warn=warn)
+    return labels
+
+
 def check_sortable(labels: Labels, name: str) -> None:
-    """Raise if labels cannot be sorted: one is None, or only some are text."""
+    """Raise if labels cannot be sorted: one is missing, or only some are text."""
     if labels.dtype != object:
         return
     for index, label in enumerate(labels.flat):
-        if label is None:
+        if not isinstance(label, str) and str(label) in _MISSING:
             raise ValueError(
-                f"{name}[{index}] is None, must be a number or text; drop the samples where it is "
-                "not known"
+                f"{name}[{index}] is {label}, must be a number or text; drop the samples where it "
+                "is not known"
             )
     is_text = [isinstance(label, str) for label in labels.flat]
     if any(is_text) and not all(is_text):

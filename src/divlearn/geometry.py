@@ -65,6 +65,8 @@ def _as_numeric(X: ArrayLike, name: str) -> NDArray[np.generic]:
             "; load the matrices first, files with numpy.load, or use an estimator that learns "
             "from shards, such as IDDLClassifier, ABKMeans or ABMixture"
         )
+    elif array.dtype.kind == "c":  # as floats, they would lose a part
+        fix = "; pass complex matrices to divergences, means and estimators"
     check_real(array, name, fix)
     return array
 

@@ -1,6 +1,8 @@
-"""Labels and groups that are None, or of which some are text: refused with a sentence."""
+"""Labels and groups that are missing, or of which some are text: refused with a sentence."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import numpy as np
 import pytest
@@ -61,6 +63,16 @@ def test_labels_of_recentred_matrices():
         Recenter().fit(X, y, np.arange(len(X)) % 2)
 
 
+def test_what_is_missing_among_text_is_named():
+    """Made a string, as for text and numbers, it would be a class of its own."""
+    y = np.array(["bark", np.nan], dtype=object)[CODES]
+    first = int(np.flatnonzero(CODES)[0])
+    with pytest.raises(ValueError, match=rf"y\[{first}\] is nan, must be a number or text; drop"):
+        DivergenceMDM().fit(X, y)
+    with pytest.raises(ValueError, match=rf"groups\[{first}\] is nan, must be a number or text"):
+        which_divergence(X, CODES, groups=y)
+
+
 def test_groups():
     groups = np.array([None, *"abcdefg"], dtype=object)
     with pytest.raises(ValueError, match=r"groups\[0\] is None, must be a number or text"):
@@ -72,3 +84,26 @@ def test_groups():
 def test_objects_that_are_text_are_labels():
     y = np.array([np.str_("bark"), "moss"], dtype=object)[CODES]
     assert examine(X, y).classes == {"bark": 4, "moss": 4}
+
+
+@pytest.mark.parametrize("kind", [DivergenceMDM, partial(IDDLClassifier, 2, max_iter=0)])
+def test_nullable_columns_of_pandas_are_what_they_hold(kind):
+    """Large numbers, such as hashes, would be one class if they were made floats."""
+    pandas = pytest.importorskip("pandas")
+    big = 2**60 + CODES
+    index = np.random.default_rng(0).permutation(len(X))  # rows count, not their names
+    for values, dtype in ((big, "Int64"), (CODES > 0, "boolean"), (CODES > 0, "category")):
+        model = kind().fit(X, pandas.Series(values, index=index, dtype=dtype))
+        assert model.classes_.tolist() == np.unique(values).tolist()
+        assert model.classes_.dtype == values.dtype
+        np.testing.assert_array_equal(model.predict(X), kind().fit(X, values).predict(X))
+    missing = pandas.Series(["bark", None], dtype="string")[CODES]
+    with pytest.raises(ValueError, match=r"y\[\d\] is <NA>, must be a number or text; drop"):
+        kind().fit(X, missing)
+
+
+def test_groups_of_nullable_numbers_stay_apart():
+    pandas = pytest.importorskip("pandas")
+    groups = 2**60 + np.arange(len(X)) // 2
+    model = Recenter().fit(X, groups=pandas.Series(groups, dtype="Int64"))
+    np.testing.assert_array_equal(model.groups_, np.unique(groups))

@@ -439,10 +439,14 @@ def test_the_loss_of_version_0_2_is_that_of_the_recipe():
     message = (
         r"loss='hinge' is a field of the recipe since version 0.3; pass recipe=Recipe\(loss='h"
     )
-    with pytest.warns(FutureWarning, match=message):
+    with pytest.warns(FutureWarning, match=message) as caught:
         old = IDDLClassifier(loss="hinge", recipe=Recipe(penalty=1e-2))
+    assert caught[0].filename == __file__
     assert (old.recipe.loss, old.recipe.penalty) == ("hinge", 1e-2)
     assert "loss" not in old.get_params()
+    with pytest.warns(FutureWarning, match="loss='ridge' is a field"):
+        old.set_params(loss="ridge", rank=1)  # as searches do, also of a step of a pipeline
+    assert (old.recipe.loss, old.recipe.penalty, old.rank) == ("ridge", 1e-2, 1)
 
 
 def test_a_loss_of_ones_own(data):

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from divlearn import abld
 from divlearn.datasets import make_wishart_clusters
-from divlearn.iddl import IDDLRegressor, IDDLTransformer, Recipe
+from divlearn.iddl import IDDLRegressor, IDDLTransformer, Recipe, RidgeLoss
 
 FAST = {"n_atoms": 3, "rank": "full", "cv": 2, "max_iter": 3, "random_state": 0}
 
@@ -139,6 +139,11 @@ def test_the_loss_of_numbers(data):
     X, _, y = data
     with pytest.raises(ValueError, match="loss='softmax' must be 'auto', 'ridge' or a RidgeLoss"):
         IDDLTransformer(recipe=Recipe(loss="softmax"), **FAST).fit(X, y)
+    by_name, by_class = (
+        IDDLRegressor(recipe=Recipe(loss=loss), **FAST).fit(X, y).predict(X)
+        for loss in ("ridge", RidgeLoss)
+    )
+    np.testing.assert_array_equal(by_class, by_name)
 
 
 def test_held_out_predictions_are_of_models_that_have_not_seen_them(data):

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.stats import norm
 from sklearn.model_selection import StratifiedKFold
 
 from divlearn import IDDLClassifier, IDDLRegressor, IDDLTransformer, load, save
 from divlearn.datasets import make_wishart_clusters
 from divlearn.iddl import Recipe
-from divlearn.iddl.judging import name_point
+from divlearn.iddl.judging import name_point, summarize
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +114,21 @@ def test_learning_does_not_pay_without_signal(data):
     assert numbers.fit(X, y * 1.0).summary().endswith("neither is clearly better than chance.")
     signal = IDDLClassifier(n_atoms=6, max_iter=2, rank="full", random_state=0).fit(*data)
     assert "chance" not in signal.summary()
+
+
+@pytest.mark.parametrize("n_groups", [2, 3, 5, 40])
+def test_verdicts_of_few_groups_are_as_seldom_false_as_those_of_many(n_groups):
+    """Losses that differ by chance alone: of 3 groups, 18 % exceed two standard errors."""
+    rng = np.random.default_rng(0)
+    said = []
+    for _ in range(2000):
+        model, stein, far = rng.standard_normal((3, n_groups))
+        said.append(summarize([], [], {"model": model, "stein": stein, "chance": far + 100}))
+        said.append(summarize([], [], {"model": far, "stein": far, "chance": far + model}))
+    differ = np.mean([one.endswith(("learning pays.", "is better.")) for one in said[::2]])
+    above = np.mean(["neither is clearly better" not in one for one in said[1::2]])
+    assert differ == pytest.approx(2 * norm.sf(2), abs=0.014)  # three binomial errors
+    assert above == pytest.approx(norm.sf(2), abs=0.010)
 
 
 def test_heads_of_constants_have_no_weights(data):

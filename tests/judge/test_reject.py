@@ -46,6 +46,9 @@ def test_numbers_become_nan_or_what_is_asked_for():
     assert np.isnan(predict_or_reject(model, X[TEST], 1.0)).all()
     assert set(predict_or_reject(model, X[TEST], 0.5, -1).tolist()) == {-1, 0, 1, 2}
     assert set(predict_or_reject(model, X[TEST], 0.5, "?").tolist()) == {"?", 0, 1, 2}
+    small = DivergenceMDM().fit(X[TRAIN], CODES[TRAIN].astype(np.uint8))  # as in masks of images
+    for unsure in (-1, 999, 2.5):
+        assert set(predict_or_reject(small, X[TEST], 0.5, unsure).tolist()) == {unsure, 0, 1, 2}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from conftest import wishart
 from pyriemann.classification import MDM, FgMDM, KNearestNeighbor
 from pyriemann.clustering import Kmeans
 from pyriemann.estimation import Covariances
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.ensemble import BaggingClassifier
 from sklearn.inspection import permutation_importance
@@ -213,6 +214,8 @@ def test_rows_for_tools_that_take_2d_data(data, tmp_path):
     np.testing.assert_allclose(from_rows(rows), X, rtol=1e-9, atol=1e-12)
     model = vectorized(DivergenceMDM()).fit(rows, y)
     np.testing.assert_array_equal(model.predict(rows), DivergenceMDM().fit(X, y).predict(X))
+    with config_context(transform_output="pandas"):  # matrices make no table: without a warning
+        np.testing.assert_array_equal(clone(model).fit(rows, y).predict(rows), model.predict(rows))
     bagged = BaggingClassifier(vectorized(DivergenceMDM()), 5, random_state=0).fit(rows, y)
     assert accuracy_score(y, bagged.predict(rows)) > 0.8
     save(model, tmp_path / "model.divlearn")

@@ -65,6 +65,16 @@ def test_choose_leaves_groups_alone_that_carry_the_class():
     np.testing.assert_array_equal(model.transform(X[:9], groups[:9]), X[:9])
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_choose_leaves_groups_alone_that_carry_a_weak_signal(seed):
+    """Patients and controls: after re-centring, no signal is left to be judged."""
+    X, _, groups = simulate(gains=0.3)
+    y = (np.random.default_rng(seed).permutation(8) % 2)[groups]
+    X[y == 1, 0] *= 1.1
+    X[y == 1, :, 0] *= 1.1
+    assert Recenter("choose").fit(X, y, groups).chosen_ == "none"
+
+
 def test_choose_leaves_groups_alone_whose_classes_differ_in_frequency():
     """Without a shift, means of groups differ by the frequencies of classes only."""
     X, y, groups = simulate()
@@ -79,6 +89,7 @@ def test_choose_leaves_alone_what_cannot_be_judged():
     """With one group per class, every fold would train without a class."""
     X, y, _ = simulate()
     assert Recenter("choose").fit(X, y, y).chosen_ == "none"
+    assert Recenter("choose").fit(X, y, y * (np.arange(240) < 120)).chosen_ == "none"
 
 
 def differing():

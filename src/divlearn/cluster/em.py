@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 from scipy.special import logsumexp
@@ -250,25 +251,33 @@ def compare_members(
     shards: Shards, mixture: Mixture, share: str, max_iter: int, tol: float
 ) -> dict[str, MemberFit]:
     """Fit the learned member, then the named ones, from the responsibilities of a mixture."""
-    n = shards.n_seen
+    n, count = shards.n_seen, len(mixture.weights)
     # The total log-likelihood must be accurate to well below one.
     tol = min(tol, _EXACT / n)
-    fits: dict[str, MemberFit] = {}
-    learned: Mixture | None = None
-    for name, members in track([("learned", get_members("learn")), *NAMED_MEMBERS.items()], "fits"):
+
+    def fit(members: Members, start: Mixture) -> Run[Mixture]:
         em = EM(shards, members, share, max_iter, tol)
-        run = em.run(em.refit(mixture))
+        run = em.run(em.refit(start))
         if is_interrupted():  # likelihoods are compared at their maxima
             raise KeyboardInterrupt
+        return run
+
+    all_members = {"learned": get_members("learn"), **NAMED_MEMBERS}
+    runs = {name: fit(m, mixture) for name, m in track([*all_members.items()], "fits")}
+    # A named member may have found a higher maximum. The learned one has it, too.
+    best = min(runs.values(), key=attrgetter("objective"))
+    if best.objective < runs["learned"].objective - tol:
+        runs["learned"] = fit(all_members["learned"], best.result)
+    learned = runs["learned"]
+    fits: dict[str, MemberFit] = {}
+    for name, run in runs.items():
         (alpha, beta, kappa, _), log_likelihood = run.result.densities, -run.objective * n
-        n_parameters = count_parameters(len(mixture.weights), shards.d, members, share)
+        n_parameters = count_parameters(count, shards.d, all_members[name], share)
         bic, p_value, error = n_parameters * math.log(n) - 2 * log_likelihood, math.nan, math.nan
-        if learned is None:
-            learned = run.result
-        else:
-            gain = max(fits["learned"].log_likelihood - log_likelihood, 0.0)
+        if name != "learned":
+            gain = max((run.objective - learned.objective) * n, 0.0)
             p_value = float(chi2.sf(2 * gain, fits["learned"].n_parameters - n_parameters))
-            error = _gain_error(shards, learned, run.result)
+            error = _gain_error(shards, learned.result, run.result)
         fits[name] = MemberFit(
             name, alpha, beta, kappa, log_likelihood, n_parameters, bic, p_value, error
         )

@@ -12,10 +12,10 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
-from sklearn.utils.validation import column_or_1d, has_fit_parameter
+from sklearn.utils.validation import has_fit_parameter
 
 from divlearn.arrays import Indices, Labels, RealArray
-from divlearn.checks import RandomState, check_sortable
+from divlearn.checks import RandomState, as_column, check_sortable
 from divlearn.text import counted
 
 Fold = tuple[Indices, Indices]
@@ -174,11 +174,11 @@ def check_groups(groups: ArrayLike | None, n_matrices: int) -> Labels | None:
     if groups is None:
         return None
     try:
-        values: Labels = column_or_1d(groups)
+        values = as_column(groups)
     except ValueError as error:
         raise ValueError(str(error).replace("y should", "groups should")) from error
     check_sortable(values, "groups")
-    missing = values != values  # true for NaN, also among objects, and for NaT
+    missing = values != values  # true for NaN and NaT
     if missing.any():
         i = int(missing.argmax())
         raise ValueError(

@@ -66,4 +66,6 @@ def vectorized(estimator: BaseEstimator) -> Pipeline:
     >>> importance.importances_mean.shape  # one per entry of log X
     (10,)
     """
-    return make_pipeline(FunctionTransformer(from_rows, to_rows, check_inverse=False), estimator)
+    matrices = FunctionTransformer(from_rows, to_rows, check_inverse=False)
+    matrices.set_output(transform="default")  # matrices are no table, whatever is configured
+    return make_pipeline(matrices, estimator)

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite, check_array, compute_class_weight
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import Indices, Labels, RealArray
-from divlearn.checks import ClassWeight, check_sortable
+from divlearn.checks import ClassWeight, as_column, check_sortable
 from divlearn.text import counted
 
 _FEW = 20  # matrices, for which any number of classes is plausible
@@ -22,7 +21,7 @@ _FEW = 20  # matrices, for which any number of classes is plausible
 
 def check_labels(y: ArrayLike | None, n_matrices: int, *, warn: bool = True) -> Labels:
     """Return labels, one for every matrix; a column is accepted, with a warning."""
-    labels: Labels = column_or_1d(require_targets(y), warn=warn)
+    labels = as_column(require_targets(y), warn=warn)
     check_sortable(labels, "y")
     assert_all_finite(labels, input_name="y")
     check_rows(labels, n_matrices, "y")

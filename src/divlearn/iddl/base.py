@@ -91,8 +91,7 @@ class Recipe:
         check_name(self.solver, "solver", SOLVERS)
         check_name(self.learn, "learn", _LEARNED)
         named = isinstance(self.loss, str) and self.loss in ("auto", *LOSSES)
-        loss_class = self.loss if isinstance(self.loss, type) else type(self.loss)
-        if not named and not issubclass(loss_class, Loss):
+        if not named and not is_loss(self.loss, Loss):
             raise ValueError(f"loss={self.loss!r} must be auto, {', '.join(LOSSES)} or a Loss")
         if isinstance(self.init, str) and self.init not in METHODS:
             names = ", ".join(METHODS)
@@ -127,24 +126,32 @@ def default_atoms(n_matrices: int, n_classes: int) -> int:
     return min(max(1, min(target, most)) * n_classes, n_matrices)
 
 
+def is_loss(loss: object, kind: type) -> bool:
+    """Whether this is a loss of a kind: an instance, or a class."""
+    return issubclass(loss if isinstance(loss, type) else type(loss), kind)
+
+
 def takes_loss(estimator: _Class) -> _Class:
     """Let a class accept ``loss``, a parameter of version 0.2, for the field of its recipe."""
-    init = estimator.__init__  # type: ignore[misc]
 
-    @wraps(init)
-    def accepting(self: Any, *args: Any, **kwargs: Any) -> None:
-        if "loss" in kwargs:
-            loss, recipe = kwargs.pop("loss"), kwargs.get("recipe") or Recipe()
-            warnings.warn(
-                f"loss={loss!r} is a field of the recipe since version 0.3; pass "
-                f"recipe=Recipe(loss={loss!r})",
-                FutureWarning,
-                stacklevel=2,
-            )
-            kwargs["recipe"] = replace(recipe, loss=loss)
-        init(self, *args, **kwargs)
+    def moving(method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def moved(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if "loss" in kwargs:
+                loss, recipe = kwargs.pop("loss"), getattr(self, "recipe", None)
+                warnings.warn(
+                    f"loss={loss!r} is a field of the recipe since version 0.3; pass "
+                    f"recipe=Recipe(loss={loss!r})",
+                    FutureWarning,
+                    stacklevel=2,
+                )
+                kwargs["recipe"] = replace(kwargs.get("recipe", recipe) or Recipe(), loss=loss)
+            return method(self, *args, **kwargs)
 
-    estimator.__init__ = accepting  # type: ignore[misc]
+        return moved
+
+    for name in ("__init__", "set_params"):
+        setattr(estimator, name, moving(getattr(estimator, name)))
     return estimator
 
 

@@ -26,7 +26,7 @@ from divlearn.fitting.selection import average_held_out
 from divlearn.fitting.targets import check_numbers
 from divlearn.heads.losses import LOSSES, RidgeLoss
 from divlearn.iddl.atoms import Divergences, starts_from_grid
-from divlearn.iddl.base import Recipe, takes_loss
+from divlearn.iddl.base import Recipe, is_loss, takes_loss
 from divlearn.iddl.learning import Learned
 from divlearn.iddl.predictor import IDDLPredictor, ScoreMixin
 from divlearn.iddl.training import Task, sample_task
@@ -35,8 +35,8 @@ from divlearn.sharded.shards import Shards
 from divlearn.sharded.targets import label_shards, number_shards
 
 
+@takes_loss  # outermost: its warning names the line of the caller
 @takes_metric
-@takes_loss
 class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
     r"""Classify SPD matrices by divergences to atoms, all learned together.
 
@@ -288,7 +288,7 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLPredictor)
     def _check_parameters(self, *, in_memory: bool = True) -> None:
         super()._check_parameters(in_memory=in_memory)
         loss = self._recipe.loss
-        if not (isinstance(loss, RidgeLoss) or loss in ("auto", "ridge")):
+        if not (is_loss(loss, RidgeLoss) or loss in ("auto", "ridge")):
             raise ValueError(
                 f"loss={loss!r} must be 'auto', 'ridge' or a RidgeLoss if y holds numbers"
             )

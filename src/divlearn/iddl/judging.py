@@ -10,6 +10,7 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtr, stdtrit
 
 from divlearn.alpha_beta import Point
 from divlearn.arrays import Indices, RealArray, to_device_of, to_host
@@ -29,7 +30,7 @@ from divlearn.threads import side_by_side
 _WORSE_FACTOR = 1.03  # times the least loss, beyond which no weaker penalty is tried
 HEAD_TOLERANCE = 1e-3  # of candidates: more digits change predictions by less than the noise
 _AVERAGE_MARGIN = 3.0  # standard errors by which one candidate must be better than the average
-_SUMMARY_MARGIN = 2.0  # standard errors of a difference that counts in a summary
+_SUMMARY_MARGIN = 2.0  # standard errors of a difference that counts in a summary, of many units
 _GRID_VALUES = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0)  # of alpha and beta
 _CHOOSING_ITERATIONS = 10  # of models that only choose a penalty
 
@@ -335,13 +336,15 @@ def _compare(losses: Mapping[str, RealArray], best: str) -> str:
     model, fixed = losses["model"], losses[best]
     gains = fixed - model
     gain, error = (len(gains) * value for value in mean_with_error(gains))  # of the sum
+    # The standard error of few groups is uncertain, as in a t-test.
+    margin = stdtrit(max(len(gains) - 1, 1), ndtr(_SUMMARY_MARGIN))
     verdict = "no clear difference"
-    if abs(gain) > _SUMMARY_MARGIN * error:
+    if abs(gain) > margin * error:
         verdict = "learning pays" if gain > 0 else "the fixed divergence is better"
     # Even without signal, the average of many models has a lower loss than one model.
     better = model if gain > 0 else fixed
     gain_on_chance, chance_error = mean_with_error(losses["chance"] - better)
-    if gain_on_chance <= _SUMMARY_MARGIN * chance_error:
+    if gain_on_chance <= margin * chance_error:
         verdict = "neither is clearly better than chance"
     return (
         f"Held-out loss {model.sum():.4g} of linear heads; {fixed.sum():.4g} with {best} alone, "

@@ -30,8 +30,8 @@ _LEARNED = (
 )
 
 
+@takes_loss  # outermost: its warning names the line of the caller
 @takes_metric
-@takes_loss
 class IDDLTransformer(NamesMixin, TransformerMixin, IDDLBase):  # type: ignore[misc]
     r"""Encode SPD matrices by their divergences to atoms.
 

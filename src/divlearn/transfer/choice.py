@@ -6,7 +6,7 @@ import numpy as np
 
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.fitting.calibration import calibrate, log_probabilities
-from divlearn.fitting.folds import Folds, number_units
+from divlearn.fitting.folds import Folds, count_groups, number_units
 from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.selection import average_held_out, mean_with_error
 from divlearn.heads.discriminants import fit_lda
@@ -29,7 +29,11 @@ def choose_alignment(data: Labelled, align: Align) -> tuple[str, dict[str, Label
     lowers the log-loss at all.
     """
     folds = data.folds(_MAX_FOLDS, random_state=0)
-    if not folds:  # every class has one group, so none can be held out
+    # If every group lies inside one class, alignments remove the classes. Their losses are those of
+    # chance, which by luck may be lower than those of a weak signal.
+    numbers = number_units(np.arange(len(data.codes)), data.groups)
+    are_inside = count_groups(data.codes, numbers).sum() == numbers.max() + 1
+    if are_inside or not folds:  # no folds: no group can be held out
         return ALIGNMENTS[0], {}
     return compare_losses({name: _group_losses(data, folds, align, name) for name in ALIGNMENTS})
 

@@ -61,7 +61,9 @@ class Recenter(MatrixTransformer):
     dispersions_ : ndarray, shape (n_groups,), the squares of sigma, with ``stretch``.
     chosen_ : {"none", "center", "stretch"}, only with "choose".
     cv_results_ : dict of arrays, only with "choose"
-        "alignment", its held-out "log_loss", its "gain" over "none" and "standard_error" of that.
+        "alignment", its held-out "log_loss", its "gain" over "none" and "standard_error" of that;
+        empty if "none" is chosen because every group lies inside one class, which re-centring
+        would remove, or because no group can be held out.
     totals_ : ndarray, shape (n_groups,), number of matrices, less those that were forgotten.
     mean_ : ndarray, shape (d, d), the mean of ``means_`` in `fit`.
     n_features_in_ : int, size of the matrices.
