@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import zipfile
@@ -290,6 +291,23 @@ def test_what_changed_since_the_third_format_is_refused(name, changed):
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         load(OLD / f"{name}.divlearn")
+
+
+def test_first_files_of_nearest_means_are_refused(tmp_path):
+    """Those of the first builds of version 0.2 had one divergence instead of a list of them."""
+    with (
+        zipfile.ZipFile(OLD / "nearest.divlearn") as old,
+        zipfile.ZipFile(tmp_path / "first.divlearn", "w") as new,
+    ):
+        page = json.loads(old.read("model.json"))
+        del page["model"]["state"]["_field"]
+        new.writestr("model.json", json.dumps(page))
+        for name in set(old.namelist()) - {"model.json"}:
+            new.writestr(name, old.read(name))
+    with pytest.raises(
+        ValueError, match="wrote it, and its DivergenceMDM lacks what the class has"
+    ):
+        load(tmp_path / "first.divlearn")
 
 
 def test_parameters_that_were_added_later_get_their_defaults(data, tmp_path):

@@ -7,7 +7,7 @@ classes, whose attributes cannot be set, are made by the call that their ``__red
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -106,7 +106,8 @@ class TreeReader:
     arrays: Mapping[str, np.ndarray]
     trusted: Collection[str]
     finished: bool
-    changed: Collection[str] = ()  # classes whose objects in the file lack attributes
+    # Classes whose objects in the file lack attributes, unless they have this one.
+    changed: Mapping[str, str | None] = field(default_factory=dict)
 
     def read(self, node: Node, depth: int = 0) -> Any:
         if depth > _MAX_DEPTH:
@@ -147,7 +148,7 @@ class TreeReader:
         return value
 
     def _read_object(self, name: str, state: dict[str, Node], depth: int) -> object:
-        if name in self.changed:
+        if name in self.changed and self.changed[name] not in state:
             raise Damage(f"its {name.rpartition('.')[2]} lacks what the class has now")
         cls = self._import(name)
         values = {key: self.read(node, depth + 1) for key, node in state.items()}

@@ -46,16 +46,19 @@ _MOVED = {  # since version 0.2
     "divlearn.baselines.DivergenceMDM": "divlearn.DivergenceMDM",
     "divlearn.models.samples.Recordings": "divlearn.models.storage.Recordings",
 }
-# Classes whose attributes have changed since version 0.2.
-CHANGED = (
-    "divlearn.DivergenceKernelClassifier",
-    "divlearn.SPDClassifier",
-    "divlearn.baselines.DivergenceKNN",
-    "divlearn.baselines.KernelLLC",
-    "divlearn.baselines.KernelSparseCoding",
-    "divlearn.baselines.LogEuclideanSVM",
-    "divlearn.baselines.RSPDL",
-)
+# Classes whose attributes have changed since version 0.2, and an attribute by which those files are
+# known that have them all. The last class got it during 0.2.
+CHANGED = dict.fromkeys(
+    (
+        "divlearn.DivergenceKernelClassifier",
+        "divlearn.SPDClassifier",
+        "divlearn.baselines.DivergenceKNN",
+        "divlearn.baselines.KernelLLC",
+        "divlearn.baselines.KernelSparseCoding",
+        "divlearn.baselines.LogEuclideanSVM",
+        "divlearn.baselines.RSPDL",
+    )
+) | {"divlearn.baselines.DivergenceMDM": "_field"}
 _PROGRAMS = {"__main__", "conftest", "tests"}  # modules that run code when they are imported
 # Attributes with measurements of a fit, where NaN is a missing value.
 _MAY_BE_NAN = re.compile(
