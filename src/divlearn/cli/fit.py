@@ -27,7 +27,7 @@ _RESUME = "to resume, add --resume to the same command; the checkpoint is"
 ModelFile = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", help="File of the model; by default DATA.divlearn in this folder."
+        "--output", "-o", help="File of the model; by default DATA.divlearn, here."
     ),
 ]
 ModelName = Annotated[
