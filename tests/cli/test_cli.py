@@ -477,6 +477,17 @@ def test_folders_of_outputs_are_made(capsys, data, tmp_path):
     assert {path.name for path in model.parent.iterdir()} == {"m"}
 
 
+def test_labels_that_name_classes_otherwise_are_reported(capsys, data, tmp_path):
+    model, names = tmp_path / "m", tmp_path / "names.txt"
+    with np.load(data / "matrices.npz") as stored:
+        names.write_text("\n".join(f"class {label}" for label in stored["y"]))
+    run(capsys, "fit", data / "matrices.npz", "-o", model, "--model", "knn")
+    _, printed, _ = run(capsys, "predict", model, data / "matrices.npz", "--labels", names)
+    assert "is a class of the model" in printed
+    _, printed, _ = run(capsys, "predict", model, data / "matrices.npz")
+    assert "is a class of the model" not in printed
+
+
 def test_clusters_are_no_classes_to_agree_with(capsys, data, tmp_path):
     model = tmp_path / "clusters"
     code, printed, _ = run(capsys, "cluster", data / "matrices.npz", "-k", 3, "-o", model)

@@ -128,3 +128,12 @@ def test_blocks_change_nothing(X, monkeypatch):
 def test_errors(X, y, message):
     with pytest.raises(ValueError, match=message):
         examine(X, y)
+
+
+def test_numbers_are_no_classes():
+    """`fit` of a classifier refuses them, as scikit-learn does."""
+    labels = np.linspace(0, 1, 12)
+    found = examine(np.stack([(1 + i) * np.eye(3) for i in range(12)]), labels)
+    assert kinds(found)["numbers"] == list(range(1, 11))
+    assert "classes of one" not in kinds(found)
+    assert not found.classes

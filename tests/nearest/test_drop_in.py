@@ -157,6 +157,8 @@ def test_the_alias_of_all_that_have_a_divergence(made):
     assert model.metric == model.divergence == clone(model).metric == "stein"
     assert "metric" not in model.get_params()
     assert model.set_params(metric="airm").divergence == "airm"
+    model.metric = "burg"  # as scripts set it
+    assert model.divergence == clone(model).divergence == "burg"
 
 
 def test_in_a_pipeline_of_pyriemann():

@@ -26,7 +26,7 @@ _RESUME = "to resume, add --resume to the same command; the checkpoint is"
 
 ModelFile = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help="File of the model; DATA with the ending .divlearn."),
+    typer.Option("--output", "-o", help="File of the model; by default DATA.divlearn, here."),
 ]
 ModelName = Annotated[
     str, typer.Option(help="spd (an average of all kinds), iddl, kernel, rbf, mdm or knn.")

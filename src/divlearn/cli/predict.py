@@ -75,6 +75,7 @@ def predict(
     files = range(len(dataset.matrices)) if dataset.files is None else dataset.files
     names, accuracy = list(map(str, files)), None
     if dataset.labels is not None and hasattr(classifier, "classes_"):
+        _check_classes(classifier.classes_, dataset.labels, out)
         pairs = zip(predicted, dataset.labels, strict=True)
         agree = [_agree(name, label) for name, label in pairs if name is not None]
         accuracy = sum(agree) / len(agree)
@@ -91,6 +92,16 @@ def predict(
         problems=[problems.get(row) for row in range(len(names))],
         accuracy=accuracy,
     )
+
+
+def _check_classes(classes: Labels, labels: Labels, out: Output) -> None:
+    """Say so if no label is a class of the model: the accuracy is then 0 for another reason."""
+    given = set(labels.tolist())
+    if not any(_agree(name, label) for name in classes for label in given):
+        out.say(
+            f"No label of the data, such as {labels[0]}, is a class of the model, such as "
+            f"{classes[0]}: name the classes as in training, or choose other labels with --labels."
+        )
 
 
 def _agree(predicted: object, label: object) -> bool:

@@ -78,7 +78,11 @@ def takes_metric(estimator: _Class) -> _Class:
 
     for name in ("__init__", "set_params"):
         setattr(estimator, name, renaming(getattr(estimator, name)))
-    alias = property(lambda self: self.divergence, doc="Alias of ``divergence``.")
+
+    def rename(self: Any, metric: Any) -> None:
+        self.divergence = metric
+
+    alias = property(lambda self: self.divergence, rename, doc="Alias of ``divergence``.")
     estimator.metric = alias  # type: ignore[attr-defined]
     return estimator
 

@@ -137,8 +137,10 @@ def examine(X: ArrayLike, y: ArrayLike | None = None) -> Diagnosis:
     classes: dict[str, int] = {}
     if labels is not None:
         names, counts = np.unique(labels, return_counts=True)
-        classes = dict(zip(map(str, names), counts.tolist(), strict=True))
-        findings += _examine_classes(labels, names, counts)
+        found = _examine_classes(labels, names, counts)
+        findings += found
+        if not any(finding.kind == "numbers" for finding in found):
+            classes = dict(zip(map(str, names), counts.tolist(), strict=True))
     ordered = sorted(findings, key=lambda finding: not finding.severe)
     return Diagnosis(len(matrices), matrices.shape[-1], tuple(ordered), condition, classes)
 
@@ -227,6 +229,11 @@ def _examine_classes(labels: Labels, names: Labels, counts: Indices) -> list[Fin
     if len(names) == 1:
         text, advice = f"all are of class {names[0]}", "pass more classes, or no labels"
         return [_make_finding("one class", np.arange(len(labels)), text, advice)]
+    if labels.dtype.kind == "f" and np.any(names != np.round(names)):
+        rows = np.flatnonzero(labels != np.round(labels))
+        text = f"labels hold {labels[rows[0]]:g}, which classifiers refuse"
+        advice = "predict such numbers with a regressor, such as SPDRegressor, or pass text"
+        return [_make_finding("numbers", rows, text, advice)]
     single = np.flatnonzero(np.isin(labels, names[counts == 1]))
     if not single.size:
         return []
