@@ -31,6 +31,14 @@ def test_one_fixed_divergence_is_the_start(data):
     )
 
 
+def test_message_and_summary_give_the_same_held_out_loss(data):
+    """That of choices made on other folds; the choice by all folds has a lower one."""
+    model = IDDLClassifier(random_state=0).fit(*data)
+    loss = f"{model.held_out_losses_['model'].sum():.4g}"
+    assert f"held-out loss {loss} of linear heads" in model.message_
+    assert f"Held-out loss {loss} of linear heads" in model.summary()
+
+
 def test_groups_are_what_is_independent(data):
     """Copies of a matrix in a group add nothing to what is known of the gain."""
     X, y = data

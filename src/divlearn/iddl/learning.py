@@ -30,6 +30,7 @@ from divlearn.iddl.judging import (
     choose_for_folds,
     losses_of_pairs,
     nested_loss,
+    nested_row_losses,
 )
 from divlearn.iddl.objective import Settings
 from divlearn.iddl.training import (
@@ -278,8 +279,9 @@ def join_ranks(ranks: Sequence[Learned], task: Task) -> Learned:
         list(zip(*(rank.fold_choices for rank in ranks), strict=True)),
         task,
     )
-    losses = ", ".join(f"{rank.choice.held_out_loss:.4g}" for rank in ranks)
-    comparison = f"held-out losses of ranks {losses}, averaged {choice.held_out_loss:.4g}"
+    losses = ", ".join(f"{_held_out_loss(rank.fold_choices, task):.4g}" for rank in ranks)
+    averaged = _held_out_loss(fold_choices, task)
+    comparison = f"held-out losses of ranks {losses}, averaged {averaged:.4g}"
     message = f"{ranks[0].message}; {comparison}"
     if not factors:
         return replace(ranks[0], fold_choices=fold_choices, message=f"{message}, not kept")
@@ -299,6 +301,11 @@ def join_ranks(ranks: Sequence[Learned], task: Task) -> Learned:
         message=message,
         stop_reasons=[reason for rank in ranks for reason in rank.stop_reasons],
     )
+
+
+def _held_out_loss(fold_choices: Sequence[Candidate], task: Task) -> float:
+    """Sum of losses of held-out rows, those of each fold by the choice made on the others."""
+    return float(nested_row_losses(fold_choices, [held for _, held in task.folds]).sum())
 
 
 def _scale_head(model: Model, factor: float) -> Model:
@@ -328,8 +335,8 @@ def add_discriminants(learned: Learned, task: Task) -> Learned:
         task,
     )
     message = (
-        f"{learned.message}; held-out loss {learned.choice.held_out_loss:.4g} of linear heads, "
-        f"{choice.held_out_loss:.4g} averaged with discriminants"
+        f"{learned.message}; held-out loss {_held_out_loss(learned.fold_choices, task):.4g} of "
+        f"linear heads, {_held_out_loss(fold_choices, task):.4g} averaged with discriminants"
     )
     if not factors:
         return replace(learned, fold_choices=fold_choices, message=f"{message}, not kept")
