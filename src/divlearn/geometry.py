@@ -81,7 +81,7 @@ def _check_shape(shape: tuple[int, ...], ndim: int | None, name: str) -> None:
     if shape[-1] != shape[-2]:
         raise ValueError(
             f"{name} has shape {shape}: its matrices are {shape[-2]} by {shape[-1]}, not square; "
-            "compute covariances of the raw data first"
+            "compute covariances of the raw data first, with pyriemann.estimation.Covariances"
         )
     if 0 in shape:
         raise ValueError(f"{name} is empty, shape {shape}; pass at least one non-empty matrix")
