@@ -135,8 +135,9 @@ def test_checks_of_scikit_learn(estimator, lift):
 
 def test_estimators_have_few_parameters():
     """A new one has to replace an old one."""
-    for estimator, _ in ESTIMATORS:
-        assert len(inspect.signature(type(estimator)).parameters) <= 12
+    most = {cluster.ABKMeans: 11, cluster.ABMixture: 11}
+    for estimator in {type(estimator) for estimator, _ in ESTIMATORS}:
+        assert len(inspect.signature(estimator).parameters) <= most.get(estimator, 12)
 
 
 def test_every_estimator_is_checked():

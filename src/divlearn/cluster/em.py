@@ -251,7 +251,7 @@ def compare_members(
     shards: Shards, mixture: Mixture, share: str, max_iter: int, tol: float
 ) -> dict[str, MemberFit]:
     """Fit the learned member, then the named ones, from the responsibilities of a mixture."""
-    n, count = shards.n_seen, len(mixture.weights)
+    n = shards.n_seen
     # The total log-likelihood must be accurate to well below one.
     tol = min(tol, _EXACT / n)
 
@@ -272,7 +272,7 @@ def compare_members(
     fits: dict[str, MemberFit] = {}
     for name, run in runs.items():
         (alpha, beta, kappa, _), log_likelihood = run.result.densities, -run.objective * n
-        n_parameters = count_parameters(count, shards.d, all_members[name], share)
+        n_parameters = count_parameters(len(mixture.weights), shards.d, all_members[name], share)
         bic, p_value, error = n_parameters * math.log(n) - 2 * log_likelihood, math.nan, math.nan
         if name != "learned":
             gain = max((run.objective - learned.objective) * n, 0.0)

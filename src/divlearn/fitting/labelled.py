@@ -67,23 +67,33 @@ def takes_metric(estimator: _Class) -> _Class:
     """Let a class accept ``metric``, as in pyRiemann, for its parameter ``divergence``."""
 
     # The alias is not a parameter: `get_params` and `clone` use ``divergence`` only.
-    def renaming(method: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(method)
-        def renamed(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if "metric" in kwargs:
-                return method(self, *args, divergence=kwargs.pop("metric"), **kwargs)
-            return method(self, *args, **kwargs)
+    def rename(_: Any, keywords: dict[str, Any]) -> dict[str, Any]:
+        if "metric" not in keywords:
+            return keywords
+        return dict(divergence=keywords.pop("metric"), **keywords)
 
-        return renamed
-
-    for name in ("__init__", "set_params"):
-        setattr(estimator, name, renaming(getattr(estimator, name)))
-
-    def rename(self: Any, metric: Any) -> None:
+    def assign(self: Any, metric: Any) -> None:
         self.divergence = metric
 
-    alias = property(lambda self: self.divergence, rename, doc="Alias of ``divergence``.")
+    alias = property(lambda self: self.divergence, assign, doc="Alias of ``divergence``.")
     estimator.metric = alias  # type: ignore[attr-defined]
+    return rewrite_keywords(estimator, rename)
+
+
+def rewrite_keywords(
+    estimator: _Class, rewrite: Callable[[Any, dict[str, Any]], dict[str, Any]]
+) -> _Class:
+    """Let a function of the instance and the keywords rewrite those that set parameters."""
+
+    def rewriting(method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def rewritten(self: Any, *args: Any, **keywords: Any) -> Any:
+            return method(self, *args, **rewrite(self, keywords))
+
+        return rewritten
+
+    for name in ("__init__", "set_params"):
+        setattr(estimator, name, rewriting(getattr(estimator, name)))
     return estimator
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import wraps
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -17,7 +16,7 @@ from divlearn.arrays import Indices, RealArray
 from divlearn.checks import RandomState, check_count, check_name, check_number
 from divlearn.engines import Engine
 from divlearn.fitting.folds import Splitter
-from divlearn.fitting.labelled import MatricesMixin
+from divlearn.fitting.labelled import MatricesMixin, rewrite_keywords
 from divlearn.heads.losses import LOSSES, Loss
 from divlearn.iddl.atoms import (
     METHODS,
@@ -134,25 +133,19 @@ def is_loss(loss: object, kind: type) -> bool:
 def takes_loss(estimator: _Class) -> _Class:
     """Let a class accept ``loss``, a parameter of version 0.2, for the field of its recipe."""
 
-    def moving(method: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(method)
-        def moved(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if "loss" in kwargs:
-                loss, recipe = kwargs.pop("loss"), getattr(self, "recipe", None)
-                warnings.warn(
-                    f"loss={loss!r} is a field of the recipe since version 0.3; pass "
-                    f"recipe=Recipe(loss={loss!r})",
-                    FutureWarning,
-                    stacklevel=2,
-                )
-                kwargs["recipe"] = replace(kwargs.get("recipe", recipe) or Recipe(), loss=loss)
-            return method(self, *args, **kwargs)
+    def move(self: Any, keywords: dict[str, Any]) -> dict[str, Any]:
+        if "loss" not in keywords:
+            return keywords
+        loss, before = keywords.pop("loss"), getattr(self, "recipe", None)
+        warnings.warn(
+            f"loss={loss!r} is a field of the recipe since version 0.3; pass "
+            f"recipe=Recipe(loss={loss!r})",
+            FutureWarning,
+            stacklevel=3,
+        )
+        return keywords | {"recipe": replace(keywords.get("recipe", before) or Recipe(), loss=loss)}
 
-        return moved
-
-    for name in ("__init__", "set_params"):
-        setattr(estimator, name, moving(getattr(estimator, name)))
-    return estimator
+    return rewrite_keywords(estimator, move)
 
 
 class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
