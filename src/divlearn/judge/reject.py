@@ -33,11 +33,10 @@ def predict_or_reject(
     -----
     If probabilities are calibrated, at least the share ``bound`` of the predicted classes is right
     on average. With few matrices, and classes that are hard to tell apart, it is less: the manual's
-    page on EEG has 80 to 88 % at a bound of 0.9, and 65 to 94 % at 0.8 for new groups, such as
-    subjects, which may differ from all those in training. `SPDClassifier`, `CalibratedClassifier`,
-    `DivergenceMDM` with "choose" and all other classifiers that choose on held-out data calibrate
-    probabilities on these data. `DivergenceMDM` with a named divergence does not; wrap it in
-    `CalibratedClassifier`.
+    page on EEG has 80 to 88 % at a bound of 0.9, and 49 to 87 % at 0.8 for new subjects, which may
+    differ from all those in training. `SPDClassifier`, `CalibratedClassifier`, `DivergenceMDM` with
+    "choose" and all other classifiers that choose on held-out data calibrate probabilities on these
+    data. `DivergenceMDM` with a named divergence does not; wrap it in `CalibratedClassifier`.
 
     Examples
     --------
