@@ -33,10 +33,9 @@ from divlearn.fitting.folds import Folds, fit_grouped
 from divlearn.geometry import invsqrtm
 from divlearn.iddl import IDDLClassifier
 from divlearn.kernels import DivergenceKernelClassifier
-from divlearn.log_vectors import log_vectors
+from divlearn.log_vectors import log_vectors, spread
 from divlearn.means import mean_abld
 from divlearn.nearest import DivergenceKNN, DivergenceMDM
-from divlearn.tangent import spread
 
 # Of vectors with a total variance of one, so that the same grids suit all data.
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1_000.0, 10_000.0)

@@ -15,6 +15,7 @@ from divlearn.threads import one_thread
 
 _ROUNDING = float(np.finfo(float).eps)  # of an eigenvalue on a device, relative to the largest
 _BLOCK_ENTRIES = 1 << 23  # matrix entries in a block of logarithms
+_NO_SPREAD = 1e-12  # of vectors, relative to their largest entry, that is taken for rounding
 _TOLERANCE, _MAX_ITER = 1e-4, 300  # as in KMeans
 _MAX_DISTANCES = 1 << 24  # entries of a table of distances between all vectors
 
@@ -47,6 +48,12 @@ def log_vectors(matrices: RealArray | Prepared, whitener: RealArray | None = Non
             block = 0.5 * (block + block.mT)
         vectors[start : start + step] = vectorize(cpu_engine().logarithms(block))
     return vectors
+
+
+def spread(vectors: RealArray) -> float:
+    """Square root of the total variance; 1 if all vectors are equal."""
+    deviation = float(np.sqrt(vectors.var(axis=0).sum()))
+    return 1.0 if deviation <= _NO_SPREAD * float(np.abs(vectors).max()) else deviation
 
 
 def squared_distances(

@@ -9,7 +9,6 @@ from threading import Lock
 from typing import Annotated
 
 import numpy as np
-from scipy.linalg import eigh, svd
 from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
 
@@ -37,6 +36,7 @@ from divlearn.heads.discriminants import (
 )
 from divlearn.heads.heads import solve_head
 from divlearn.heads.losses import SoftmaxLoss
+from divlearn.heads.ridge import RIDGE_PENALTIES, fit_ridge
 from divlearn.heads.samples import Head, Samples
 from divlearn.kernels.classifier import Candidate
 from divlearn.kernels.machines import (
@@ -49,7 +49,7 @@ from divlearn.kernels.machines import (
     indicate,
 )
 from divlearn.kernels.tables import are_many, by_class, decay, pick_landmarks
-from divlearn.log_vectors import log_vectors, squared_distances, sum_squares
+from divlearn.log_vectors import log_vectors, spread, squared_distances, sum_squares
 from divlearn.means import mean_abld
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import MemoryShards
@@ -84,7 +84,6 @@ Learn = Callable[..., Model]  # parameters to a model
 
 POINTS = ("mean", "identity")  # of tangency
 _PENALTIES = [1.0, 10.0, 100.0, 1000.0]  # of logistic regression, the strongest first
-_ROUNDING = 1e-12
 
 
 class TangentClassifier(HeldOutClassifier[Candidate]):
@@ -225,12 +224,6 @@ def _find_whitener(training: FoldedData, number: int) -> RealArray:
     return invsqrtm(fit.mean)
 
 
-def spread(vectors: RealArray) -> float:
-    """Square root of the total variance; 1 if all vectors are equal."""
-    deviation = float(np.sqrt(vectors.var(axis=0).sum()))
-    return 1.0 if deviation <= _ROUNDING * float(np.abs(vectors).max()) else deviation
-
-
 # --- methods --------------------------------------------------------------------------------------
 
 
@@ -318,9 +311,6 @@ _ON_LANDMARKS = _on_landmarks, {"C": [0.1, 1.0, 10.0, 100.0], "gamma": [0.1, 0.3
 # --- a regressor ----------------------------------------------------------------------------------
 
 
-_RIDGE_PENALTIES = tuple(10.0 ** (power / 2) for power in range(-8, 9))  # to choose from
-
-
 class TangentRegressor(HeldOutRegressor[Candidate]):
     r"""Predict numbers by ridge regression on tangent vectors of SPD matrices.
 
@@ -374,7 +364,7 @@ class TangentRegressor(HeldOutRegressor[Candidate]):
         check_name(self.at, "at", POINTS)
 
     def _grid(self, training: NumberedTraining) -> Grid[Candidate]:
-        return Grid([(("penalty", penalty),) for penalty in _RIDGE_PENALTIES])
+        return Grid([(("penalty", penalty),) for penalty in RIDGE_PENALTIES])
 
     def _learner(self, training: NumberedTraining, number: int) -> Callable[[Candidate], Linear]:
         rows, data = training.parts[number][0], training.data
@@ -382,7 +372,8 @@ class TangentRegressor(HeldOutRegressor[Candidate]):
         if number == training.whole:
             self.whitener_, self.deviation_ = whitener, deviation
         features = to_host(vectors[rows]) / deviation
-        return ridge(features, data.numbers[rows], data.weights[rows])
+        learn = fit_ridge(features, data.numbers[rows], data.weights[rows])
+        return lambda candidate: learn(dict(candidate)["penalty"])
 
     def _decide(self, model: Linear, training: NumberedTraining, number: int) -> RealArray:
         _, vectors, deviation = space(training, self.at, number)
@@ -390,26 +381,3 @@ class TangentRegressor(HeldOutRegressor[Candidate]):
 
     def _decide_new(self, new: Prepared) -> RealArray:
         return self.model_.decide(log_vectors(new, self.whitener_) / self.deviation_)[:, 0]
-
-
-def ridge(
-    vectors: RealArray, numbers: RealArray, weights: RealArray
-) -> Callable[[Candidate], Linear]:
-    """Decompose weighted, centred vectors once for all penalties."""
-    roots = np.sqrt(weights)
-    centre = np.average(vectors, axis=0, weights=weights)
-    offset = np.average(numbers, axis=0, weights=weights)
-    weighted = roots[:, None] * (vectors - centre)
-    if len(vectors) < vectors.shape[1]:
-        _, values, axes = svd(weighted, full_matrices=False)
-        squares = values**2
-    else:  # faster; its errors in small squares are small relative to the least penalty
-        squares, basis = eigh(weighted.T @ weighted, driver="evd")
-        axes = basis.T
-    projected = axes @ (weighted.T @ (roots * (numbers - offset)))
-
-    def learn(candidate: Candidate) -> Linear:
-        coefficients = (projected / (squares + dict(candidate)["penalty"])) @ axes
-        return Linear(coefficients[None], np.atleast_1d(offset - centre @ coefficients))
-
-    return learn

@@ -101,7 +101,7 @@ def test_full_rank_alone_where_it_is_clearly_better(noise, kept):
     folds = [(rows[50:], rows[:50]), (rows[:50], rows[50:])]
     task = SimpleNamespace(
         folds=folds,
-        scale=lambda scores, rows: 1.0,
+        factors=lambda scores, rows: [1 / len(scores)] * len(scores),
         row_losses=lambda scores, rows: np.logaddexp(0, (1 - 2 * codes[rows]) * scores[:, 0]) / 100,
     )
 

@@ -30,9 +30,9 @@ from divlearn.fitting.training import Grid, Training, choose
 from divlearn.geometry import move_frames
 from divlearn.kernels.classifier import Candidate, other_penalties
 from divlearn.kernels.machines import couple
+from divlearn.log_vectors import spread
 from divlearn.optim import Problem, Trial, minimize_conjugate_gradient
 from divlearn.spd import usable
-from divlearn.tangent import spread
 from divlearn.threads import limit_blas
 
 Parameters = dict[str, float]

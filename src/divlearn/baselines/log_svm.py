@@ -21,8 +21,7 @@ from divlearn.fitting.selection import HeldOut
 from divlearn.fitting.training import Grid, Training, coordinate_grid
 from divlearn.kernels.classifier import Candidate, MachineClassifier
 from divlearn.kernels.machines import SHARPNESSES, couple
-from divlearn.log_vectors import log_vectors
-from divlearn.tangent import spread
+from divlearn.log_vectors import log_vectors, spread
 
 FOLDS = 5  # to choose by
 

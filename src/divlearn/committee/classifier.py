@@ -39,11 +39,10 @@ _QUICK: dict[str, Callable[..., BaseEstimator]] = {
     "kernel": partial(DivergenceKernelClassifier, scales=(0.3, 1, 3), C=(3, 30)),
     "nearest neighbour": NearestClassifier,
 }
-# Linear discriminants and the other RBF SVM add nothing to these, see docs/accuracy.md.
+# Other discriminants and the other RBF SVM add nothing to these, see docs/accuracy.md.
 MEMBERS = (
     "tangent logistic",
     "tangent rda",
-    "log rda",
     "log rbf",
     "nearest mean",
     "kernel",
@@ -69,11 +68,11 @@ class SPDClassifier(MatrixClassifierMixin, Committee[Training]):
     ----------
     members : sequence of str and (str, classifier), default=MEMBERS
         "tangent logistic" and "tangent rda" (regularised QDA) use tangent vectors at the mean,
-        "log rda" and "log rbf" (SVM) logarithms. "kernel" is a divergence-kernel SVM. "nearest
-        mean" and "nearest neighbour" choose their divergences. "iddl" is `IDDLClassifier`. Not
-        among the default members are "tangent lda" (shrinkage LDA) and "tangent rbf". A pair of a
-        name and any classifier of matrices, such as a pipeline, adds a member of your own; see
-        `CalibratedClassifier`.
+        "log rbf" (SVM) logarithms. "kernel" is a divergence-kernel SVM. "nearest mean" and
+        "nearest neighbour" choose their divergences. "iddl" is `IDDLClassifier`. Not among the
+        default members are "tangent lda" (shrinkage LDA), "tangent rbf", and "log rda", which
+        "iddl" contains. A pair of a name and any classifier of matrices, such as a pipeline, adds
+        a member of your own; see `CalibratedClassifier`.
     time_limit : float, optional
         Seconds for the members. Fast ones come first. The kernel and IDDL are skipped if they would
         probably exceed the limit, and a member that does exceed it is left out. At least one member

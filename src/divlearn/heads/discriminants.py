@@ -4,6 +4,8 @@ No array is much larger than (n_vectors, n_entries). Vectors may be on a device;
 models stay there. Scores are logarithms of class probabilities up to a constant of every vector.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Self
@@ -28,6 +30,14 @@ class Linear:
 
     coefficients: Annotated[RealArray, "n_classes n_entries"]
     offsets: Annotated[RealArray, "n_classes"]
+
+    @property
+    def linear(self) -> Linear:
+        """The scores themselves, as of `Quadratic`."""
+        return self
+
+    def compact(self) -> Linear:
+        return self
 
     def decide(self, vectors: RealArray) -> RealArray:
         return vectors @ to_device_of(self.coefficients.T, vectors) + to_device_of(

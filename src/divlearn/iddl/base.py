@@ -27,7 +27,7 @@ from divlearn.iddl.atoms import (
     starts_from_grid,
 )
 from divlearn.iddl.judging import summarize
-from divlearn.iddl.training import SOLVERS, Discriminant, History, Model
+from divlearn.iddl.training import SOLVERS, History, Model, VectorModel
 from divlearn.sharded.opening import open_new
 from divlearn.spd import check_spd
 from divlearn.tolerances import LEARNING_ACCURACY
@@ -151,7 +151,7 @@ def takes_loss(estimator: _Class) -> _Class:
 class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
     models_: list[Model]  # files of models are checked by these
     starts_: list[Model]
-    discriminants_: list[Discriminant]
+    vector_models_: list[VectorModel]
     loss_: str
     penalty_: float
     n_iter_: int

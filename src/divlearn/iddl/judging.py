@@ -105,7 +105,7 @@ def average_scores(
     rows = candidates[0].rows
 
     def average(members: Sequence[Candidate], positions: Indices) -> tuple[list[float], Candidate]:
-        factors = [task.scale(m.scores[positions], rows[positions]) / len(members) for m in members]
+        factors = task.factors([m.scores[positions] for m in members], rows[positions])
         scaled = [f * member.scores for f, member in zip(factors, members, strict=True)]
         scores = np.sum(scaled, axis=0)
         averaged = replace(members[0], scores=scores, row_losses=task.row_losses(scores, rows))
@@ -294,10 +294,10 @@ def summarize(
         header = f"{'divergence':<16}{'alpha':<14}{'beta':<14}{'weight':<9}held-out loss alone"
         lines += ["", header, *_describe_pairs(full, losses)]
     totals = {name: float(group_losses.sum()) for name, group_losses in losses.items()}
-    averaged = totals.pop("with discriminants", None)
+    averaged = totals.pop("with models of vectors", None)
     fixed = {name: total for name, total in totals.items() if name not in ("model", "chance")}
     if averaged is not None:
-        lines += ["", f"Held-out loss {averaged:.4g}, averaged with discriminants of the features."]
+        lines += ["", f"Held-out loss {averaged:.4g}, averaged with other models."]
     if fixed:
         lines += ["", _compare(losses, min(fixed, key=fixed.__getitem__))]
     return "\n".join(lines)

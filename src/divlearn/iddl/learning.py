@@ -1,4 +1,4 @@
-"""What an IDDL estimator learns: one model, or averages over folds, ranks and discriminants."""
+"""What an IDDL estimator learns: one model, or averages over folds, ranks and models of vectors."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from itertools import chain, product
 import numpy as np
 
 from divlearn.alpha_beta import Point
-from divlearn.arrays import Indices, RealArray, to_host
+from divlearn.arrays import Indices, RealArray, to_device_of, to_host
 from divlearn.fitting.checkpoint import staged
-from divlearn.fitting.held_out import Memo, coordinate_grid
+from divlearn.fitting.held_out import Grid, Memo, coordinate_grid
 from divlearn.fitting.progress import interrupt, stoppable, track
 from divlearn.fitting.selection import HeldOut, Nest, mean_with_error
-from divlearn.heads.discriminants import RDA, NoSpreadError
+from divlearn.heads.discriminants import RDA, Linear, NoSpreadError, Quadratic
 from divlearn.heads.heads import solve_head
+from divlearn.heads.ridge import RIDGE_PENALTIES, fit_ridge
 from divlearn.heads.samples import Samples
 from divlearn.iddl.atoms import Variant, are_filters
 from divlearn.iddl.judging import (
@@ -34,21 +35,26 @@ from divlearn.iddl.judging import (
 )
 from divlearn.iddl.objective import Settings
 from divlearn.iddl.training import (
-    Discriminant,
     History,
     Model,
     RowLosses,
     Split,
     Task,
     Trained,
+    VectorModel,
     count_workers,
     train,
 )
+from divlearn.log_vectors import spread
 from divlearn.threads import side_by_side
 
-# Regularisation of RDA: how far covariances are pooled, and shrunk to a multiple of the identity.
-Shrinkages = tuple[float, float]
-_GRID = coordinate_grid(list(product((0.1, 0.5, 0.9), (0.003, 0.01, 0.03, 0.1, 0.3))))
+# Regularisation of models of vectors. Of RDA: how far covariances are pooled, and shrunk to a
+# multiple of the identity. Of ridge regression: its penalty.
+Shrinkages = tuple[float, ...]
+_SHRINKAGES: Grid[Shrinkages] = coordinate_grid(
+    list(product((0.1, 0.5, 0.9), (0.003, 0.01, 0.03, 0.1, 0.3)))
+)
+_PENALTIES = Grid[Shrinkages]([(penalty,) for penalty in RIDGE_PENALTIES])
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +71,7 @@ class Learned:
     history: History
     # Losses of held-out rows by heads on one divergence to the initial atoms, by its pair.
     pair_losses: dict[Point, RealArray] = field(default_factory=dict)
-    discriminants: list[Discriminant] = field(default_factory=list)  # added to the mean of models
+    vector_models: list[VectorModel] = field(default_factory=list)  # added to the mean of models
     features: Sequence[RealArray] = ()  # of all matrices, by the model of each fold
 
 
@@ -266,7 +272,7 @@ def _concatenate(histories: Sequence[History]) -> History:
     return joined
 
 
-# --- averages of ranks and of discriminants -------------------------------------------------------
+# --- averages of ranks and of models of vectors ---------------------------------------------------
 
 
 def join_ranks(ranks: Sequence[Learned], task: Task) -> Learned:
@@ -313,20 +319,21 @@ def _scale_head(model: Model, factor: float) -> Model:
     return replace(model, head=(factor * weights, factor * bias))
 
 
-def add_discriminants(learned: Learned, task: Task) -> Learned:
-    """Average linear heads and discriminants, unless linear heads alone are clearly better.
+def add_vector_models(learned: Learned, task: Task) -> Learned:
+    """Average heads with other models of vectors, unless the heads alone are clearly better.
 
-    Models come rank by rank, with one of every fold. Discriminants are fitted to the features of
-    the models of a fold: those of full rank, and those of all ranks, concatenated.
+    For classes these are regularised discriminants, of the logarithms of the matrices and of the
+    features of all ranks, concatenated, for each fold. For numbers it is a ridge regression on the
+    logarithms. Models come rank by rank, with one of every fold.
     """
-    codes = task.codes
-    assert codes is not None
-    models = np.arange(len(learned.models)).reshape(-1, len(task.folds))
-    n_workers = count_workers(task.shards, task.targets)
-    rank_sets = [models[:1], models] if len(models) > 1 else [models]
-    features = [_fold_features(learned.features, numbers) for numbers in rank_sets]
+    n_folds = len(task.folds)
+    models = np.arange(len(learned.models)).reshape(-1, n_folds)
+    no_models = models[:0, :1]  # one function of the logarithms serves all folds
+    sources = [(no_models, [task.logarithms()] * n_folds)]
+    if task.codes is not None:
+        sources.append((models, _fold_features(learned.features, models)))
     try:
-        chosen = [_choose_shrinkages(phi, learned, task, n_workers) for phi in features]
+        chosen = [_choose_vector_model(vectors, learned, task) for _, vectors in sources]
     except NoSpreadError:
         return learned
     factors, choice, fold_choices = average_scores(
@@ -334,23 +341,23 @@ def add_discriminants(learned: Learned, task: Task) -> Learned:
         list(zip(learned.fold_choices, *(choices for *_, choices in chosen), strict=True)),
         task,
     )
+    names = "ridge regression on logarithms" if task.codes is None else "discriminants"
     message = (
         f"{learned.message}; held-out loss {_held_out_loss(learned.fold_choices, task):.4g} of "
-        f"linear heads, {_held_out_loss(fold_choices, task):.4g} averaged with discriminants"
+        f"linear heads, {_held_out_loss(fold_choices, task):.4g} averaged with {names}"
     )
     if not factors:
         return replace(learned, fold_choices=fold_choices, message=f"{message}, not kept")
 
-    def fit(members: Indices, phi: RealArray, factor: float, best: Shrinkages) -> Discriminant:
-        gaussians = RDA(phi, codes, task.weights).learn(*best)
-        return Discriminant(members, factor / len(task.folds), gaussians.compact())
+    def fit(members: Indices, vectors: RealArray, weight: float, best: Shrinkages) -> VectorModel:
+        every = np.arange(len(vectors))
+        return VectorModel(members, weight, _vector_learner(vectors, every, task)(*best))
 
     calls = [
-        partial(fit, members, phi, factor, best)
-        for numbers, fold_features, factor, (best, *_) in zip(
-            rank_sets, features, factors[1:], chosen, strict=True
-        )
-        for members, phi in zip(numbers.T, fold_features, strict=True)
+        partial(fit, members, fold_vectors, factor / numbers.shape[1], best)
+        for (numbers, vectors), factor, (best, *_) in zip(sources, factors[1:], chosen, strict=True)
+        if factor
+        for members, fold_vectors in zip(numbers.T, vectors, strict=False)
     ]
     return replace(
         learned,
@@ -358,7 +365,7 @@ def add_discriminants(learned: Learned, task: Task) -> Learned:
         fold_choices=fold_choices,
         models=[_scale_head(model, factors[0]) for model in learned.models],
         starts=[_scale_head(model, factors[0]) for model in learned.starts],
-        discriminants=list(side_by_side(calls, n_workers)),
+        vector_models=list(side_by_side(calls, count_workers(task.shards, task.targets))),
         message=message,
     )
 
@@ -368,17 +375,33 @@ def _fold_features(features: Sequence[RealArray], models: Indices) -> list[RealA
     return [np.concatenate([features[model] for model in column], axis=1) for column in models.T]
 
 
-def _choose_shrinkages(
-    features: Sequence[RealArray], learned: Learned, task: Task, n_workers: int
+def _vector_learner(
+    vectors: RealArray, rows: Indices, task: Task
+) -> Callable[..., Linear | Quadratic]:
+    """Prepare some vectors; return a function from shrinkages to the model of these vectors."""
+    vectors, weights = vectors[to_device_of(rows, vectors)], task.weights[rows]
+    if task.codes is not None:
+        return RDA(vectors, task.codes[rows], weights).learn
+    vectors, deviation = to_host(vectors), spread(vectors)
+    learn = fit_ridge(vectors / deviation, task.sample_targets[rows], weights / weights.mean())
+
+    def learn_unscaled(penalty: float) -> Linear:
+        model = learn(penalty)
+        return replace(model, coefficients=model.coefficients / deviation)
+
+    return learn_unscaled
+
+
+def _choose_vector_model(
+    features: Sequence[RealArray], learned: Learned, task: Task
 ) -> tuple[Shrinkages, Candidate, list[Candidate]]:
-    """Choose the shrinkages of discriminants by all folds, and for each fold by the others."""
-    codes, folds, cache = task.codes, task.folds, Memo()
-    assert codes is not None
+    """Choose the shrinkages of models of vectors by all folds, and for each fold by the others."""
+    folds, cache, n_workers = task.folds, Memo(), count_workers(task.shards, task.targets)
 
     def decide(shrinkages: Shrinkages, fold: int) -> RealArray:
-        (train, held), phi = folds[fold], features[fold]
-        rda = cache.cached(fold, lambda: RDA(phi[train], codes[train], task.weights[train]))
-        return to_host(rda.learn(*shrinkages).decide(phi[held]))
+        (train, held), vectors = folds[fold], features[fold]
+        learn = cache.cached(fold, lambda: _vector_learner(vectors, train, task))
+        return to_host(learn(*shrinkages).decide(vectors[to_device_of(held, vectors)]))
 
     def criterion(scores: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
         return -task.row_losses(np.concatenate(scores), np.concatenate(rows))
@@ -389,6 +412,7 @@ def _choose_shrinkages(
         scores = np.concatenate(held_out.decisions([shrinkages] * len(folds)))
         return replace(learned.choice, scores=scores, row_losses=-held_out.shares(shrinkages))
 
-    best = held_out.best(*_GRID)
-    fold_bests = [held_out.best(*_GRID, without=fold) for fold in range(len(folds))]
+    grid = _PENALTIES if task.codes is None else _SHRINKAGES
+    best = held_out.best(*grid)
+    fold_bests = [held_out.best(*grid, without=fold) for fold in range(len(folds))]
     return best, candidate(best), list(map(candidate, fold_bests))

@@ -44,14 +44,13 @@ from divlearn.iddl.judging import (
 from divlearn.iddl.learning import (
     Ensemble,
     Learned,
-    add_discriminants,
+    add_vector_models,
     join_ranks,
     learn_single,
     train_folds,
 )
 from divlearn.iddl.objective import Settings
 from divlearn.iddl.training import Joined, Split, Task, count_workers, make_task, start_model
-from divlearn.log_vectors import log_vectors
 from divlearn.sharded.blocks import Block, block_in_memory, fingerprint_block, targets_block
 from divlearn.sharded.opening import is_sharded, open_shards, open_training
 from divlearn.sharded.shards import Shards
@@ -138,7 +137,7 @@ class IDDLPredictor(IDDLBase):
         return self
 
     def _fit(self, task: Task, seed: int) -> Learned:
-        """Train and average models of all ranks, add discriminants, and set attributes."""
+        """Train and average models of all ranks, add models of vectors, and set attributes."""
         with limit_blas(1):
             ranks: list[Learned] = []
             with stoppable(lambda: ranks):
@@ -148,9 +147,9 @@ class IDDLPredictor(IDDLBase):
                         break
             learned = join_ranks(ranks, task) if len(ranks) > 1 else ranks[0]
             self._set_held_out_losses(learned, task)
-            if self._recipe.loss == "auto" and self._averages(task) and task.codes is not None:
+            if self._recipe.loss == "auto" and self._averages(task):
                 with stoppable(lambda: learned):
-                    learned = add_discriminants(learned, task)
+                    learned = add_vector_models(learned, task)
         self._set_learned(learned, task)
         return learned
 
@@ -243,8 +242,7 @@ class IDDLPredictor(IDDLBase):
             n_centres = min(n_atoms, self._count_atoms(task.n_matrices, task.n_classes))
 
         def logarithms() -> RealArray:
-            data = task.sample.data
-            vectors = task.cache.cached("log vectors", lambda: log_vectors(data.device_matrices))
+            vectors = task.logarithms()
             return vectors[to_device_of(rows, vectors)]
 
         def find_centres() -> RealArray:
@@ -296,7 +294,7 @@ class IDDLPredictor(IDDLBase):
     def _set_learned(self, learned: Learned, task: Task) -> None:
         choice = learned.choice
         self.models_, self.starts_ = learned.models, learned.starts
-        self.discriminants_ = learned.discriminants
+        self.vector_models_ = learned.vector_models
         self.loss_, self.penalty_ = choice.loss.name, choice.penalty
         self.n_iter_, self.message_ = learned.n_iter, learned.message
         if is_interrupted() and "interrupted" not in self.message_:
@@ -304,9 +302,9 @@ class IDDLPredictor(IDDLBase):
         if not learned.n_iter and self._is_solved(choice, task):
             self.message_ += "; all held-out matrices are right without learning"
         self.stop_reasons_, self.history_ = learned.stop_reasons, learned.history
-        if learned.discriminants:
+        if learned.vector_models:
             losses = nested_row_losses(learned.fold_choices, [held for _, held in task.folds])
-            self.held_out_losses_["with discriminants"] = task.sum_by_group(losses)
+            self.held_out_losses_["with models of vectors"] = task.sum_by_group(losses)
         self.n_features_in_ = task.shards.d
         say(self, f"loss {self.loss_}, penalty={self.penalty_:g}: {self.message_}")
 
@@ -321,8 +319,8 @@ class IDDLPredictor(IDDLBase):
 
     def _scores(self, X: ArrayLike) -> RealArray:
         check_is_fitted(self)
-        discriminants = getattr(self, "discriminants_", [])  # files of earlier versions have none
-        join = lambda models: Joined([*models, *self.starts_], discriminants)  # noqa: E731
+        vector_models = getattr(self, "vector_models_", [])  # files of earlier versions have none
+        join = lambda models: Joined([*models, *self.starts_], vector_models)  # noqa: E731
         return self._map(prepare_once(self, self.models_, join).scores, X)
 
 

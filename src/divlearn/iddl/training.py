@@ -10,6 +10,7 @@ from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from divlearn.alpha_beta import encode_pairs
 from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
@@ -20,13 +21,14 @@ from divlearn.fitting.folds import Folds, number_units
 from divlearn.fitting.held_out import Memo
 from divlearn.fitting.labelled import Labelled, Numbered
 from divlearn.fitting.progress import is_interrupted
-from divlearn.heads.discriminants import Quadratic
+from divlearn.heads.discriminants import Linear, Quadratic
 from divlearn.heads.heads import scores_of
 from divlearn.heads.samples import FeatureMap, Head, Units
 from divlearn.iddl.atoms import Dictionary, Filters, Variant, are_filters
 from divlearn.iddl.objective import Objective, Settings, encode_rows
 from divlearn.iddl.solvers import Run, solve_bcd, solve_joint
 from divlearn.iddl.stochastic import solve_stochastic
+from divlearn.log_vectors import log_vectors
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import MemoryShards, Parts, Shards
 from divlearn.sharded.targets import Targets, count_seen
@@ -39,6 +41,7 @@ SOLVERS: dict[str, Callable[..., Run]] = {
 }
 _TOLERANCE = 1e-5  # of the norm of the gradient, relative to the initial one
 _SMALL_BATCH = 256  # matrices, up to which models of one rank share a call of the engine
+_LOGARITHMS = -1  # in place of the index of a model: features that are logarithms
 _CHUNK = 4096  # matrices whose features are in memory at once
 
 History = dict[str, NDArray[np.generic]]
@@ -130,12 +133,27 @@ class Task:
         rows = np.concatenate([held for _, held in self.folds])
         return np.bincount(number_units(rows, self.data.matrix_groups), row_losses).astype(float)
 
-    def scale(self, scores: RealArray, rows: Indices) -> float:
-        """Return the factor that makes scores of several models comparable."""
-        if self.codes is None:
-            return 1.0
+    def factors(self, scores: Sequence[RealArray], rows: Indices) -> list[float]:
+        """Return factors of the scores of several models, by which they are added up.
+
+        Scores of classes are calibrated and averaged. Numbers are combined by least squares, with
+        factors that are not negative.
+        """
         weights = self.weights[rows] / self.weights[rows].sum()
-        return 1 / fit_temperature(scores, self.codes[rows], weights)[0]
+        if self.codes is None:
+            roots = np.sqrt(weights)[:, None]
+            columns = [(roots * values).ravel() for values in scores]
+            solution, _ = nnls(
+                np.stack(columns, axis=1), (roots * self.sample_targets[rows]).ravel()
+            )
+            return list(map(float, solution))
+        temperatures = [fit_temperature(each, self.codes[rows], weights)[0] for each in scores]
+        return [1 / (temperature * len(scores)) for temperature in temperatures]
+
+    def logarithms(self) -> RealArray:
+        """Compute log-vectors of the sample, once; they may be on a device."""
+        matrices = self.sample.data.device_matrices
+        return self.cache.cached("log vectors", lambda: log_vectors(matrices))
 
     def split(self, fold: int, make_atoms: Callable[[Indices], RealArray]) -> Split:
         """Return training and held-out data of a fold, with initial atoms."""
@@ -211,36 +229,44 @@ class Model:
 
 
 @dataclass(frozen=True, eq=False)
-class Discriminant:
-    """A Gaussian of every class, for the concatenated features of some models."""
+class VectorModel:
+    """A function of the features of some models, or of the logarithms of matrices."""
 
-    models: Annotated[Indices, "n_models"]  # indices of the models
+    models: Annotated[Indices, "n_models"]  # indices of the models; logarithms need none
     weight: float  # of its scores in the sum
-    gaussians: Quadratic
+    function: Linear | Quadratic
 
 
 class Joined:
-    """Models and discriminants as one function of matrices, which predictions prepare once."""
+    """Models, and models of vectors, as one function, which predictions prepare once."""
 
-    def __init__(self, models: Sequence[Model], discriminants: Sequence[Discriminant]) -> None:
+    def __init__(self, models: Sequence[Model], vector_models: Sequence[VectorModel]) -> None:
         order = sorted(range(len(models)), key=lambda i: models[i].atoms.shape[2])
         self._models = [models[i] for i in order]
         # Sum up all linear functions of the features of all models, and list what is not linear.
         heads = [model.head[0] for model in self._models]
+        owners = np.repeat(order, [head.shape[1] for head in heads])
         weights = np.concatenate(heads, axis=1) / len(models)
         bias = np.mean([model.head[1] for model in models], axis=0)
-        owners = np.repeat(order, [head.shape[1] for head in heads])
-        self._gaussians = []
-        for discriminant in discriminants:
-            columns = np.concatenate([np.flatnonzero(owners == i) for i in discriminant.models])
-            quadratic = discriminant.gaussians.compact()
-            weights[:, columns] += discriminant.weight * quadratic.linear.coefficients
-            bias = bias + discriminant.weight * quadratic.linear.offsets
-            self._gaussians.append((discriminant.weight, columns, quadratic))
+        self._quadratics, self._takes_logarithms = [], False
+        for each in vector_models:
+            function = each.function.compact()
+            linear = function.linear
+            if not len(each.models) and not self._takes_logarithms:
+                added = linear.coefficients.shape[1]
+                owners = np.append(owners, np.full(added, _LOGARITHMS))
+                weights = np.pad(weights, ((0, 0), (0, added)))
+                self._takes_logarithms = True
+            sources = each.models if len(each.models) else [_LOGARITHMS]
+            columns = np.concatenate([np.flatnonzero(owners == source) for source in sources])
+            weights[:, columns] += each.weight * linear.coefficients
+            bias = bias + each.weight * linear.offsets
+            if isinstance(function, Quadratic):
+                self._quadratics.append((each.weight, columns, function))
         self._head = weights, bias
 
     def scores(self, block: Block) -> RealArray:
-        """Add scores of discriminants to the mean of those of models."""
+        """Add scores of models of vectors to the mean of those of models."""
         n = len(block)
         if n > _CHUNK:
             chunks = [np.arange(start, min(start + _CHUNK, n)) for start in range(0, n, _CHUNK)]
@@ -249,9 +275,11 @@ class Joined:
             parts = [model.embed(block) for model in self._models]
         else:
             parts = [_embed_few(block, *stacked) for stacked in self._stacked]
+        if self._takes_logarithms:
+            parts.append(log_vectors(block.data.device_matrices))
         features = np.concatenate(parts, axis=1)
         total = scores_of(self._head, features)
-        for weight, columns, quadratic in self._gaussians:
+        for weight, columns, quadratic in self._quadratics:
             selected = features[:, to_device_of(columns, features)]
             total += weight * quadratic.quadratic_part(selected)
         return to_host(total)
