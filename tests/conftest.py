@@ -174,8 +174,8 @@ def few_permutations(monkeypatch):
 def few_recordings(monkeypatch):
     """Simulate fewer recordings, where their number is not given."""
 
-    def simulate(n_recordings: int, n_subjects: int) -> None:
-        monkeypatch.setattr(make_recordings, "__defaults__", (n_recordings, 8, 64))
+    def simulate(n_recordings: int, n_subjects: int, n_channels: int = 8) -> None:
+        monkeypatch.setattr(make_recordings, "__defaults__", (n_recordings, n_channels, 64))
         monkeypatch.setitem(make_recordings.__kwdefaults__, "n_subjects", n_subjects)
 
     return simulate

@@ -53,6 +53,7 @@ each_fast = pytest.mark.parametrize("index", range(len(FAST)), ids=names(FAST))
 
 
 @pytest.mark.parametrize("model", MODELS, ids=names(MODELS))
+@pytest.mark.usefixtures("small_grids")
 def test_it_learns(data, model):
     X, y, X_test, y_test = data
     model = clone(model).fit(X, y)

@@ -304,7 +304,8 @@ def test_the_fix_for_rank_deficient_matrices_is_named_and_works(capsys, flat, tm
         "which": ["--cv", 2, "--groups", "subject"],
         "fit": ["--model", "iddl", "-o", tmp_path / "model", "--groups", "subject"],
         "evaluate": ["--only", "1-NN, AIRM", "--cv", 2],
-        "cluster": ["-o", tmp_path / "model"],  # and chooses their number
+        # And chooses their number.
+        "cluster": ["--method", "mixture", "--divergence", "wishart", "-o", tmp_path / "model"],
     }[command]
     code, _, complaint = run(capsys, command, flat, *options)
     assert code == 1
@@ -410,7 +411,8 @@ def test_cluster_says_how_much_clusters_mean(capsys, data, tmp_path):
         (shuffled, "3 clusters agree with the classes no better than chance: the adjusted Rand"),
         (alone, "3 clusters; their stability is "),
     ):
-        _, printed, _ = run(capsys, "cluster", path, "-k", 3, "--report", page)
+        options = ("-k", 3, "--divergence", "stein", "--report", page)
+        _, printed, _ = run(capsys, "cluster", path, *options)
         assert said in " ".join(printed.split())
         assert f"<h1>{said}" in page.read_text()
         assert '<p class="detail">60 matrices, ' in page.read_text()

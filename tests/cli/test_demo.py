@@ -13,7 +13,7 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
 def test_the_reference_engine_does_as_well(tmp_path, capsys, few_recordings):
-    few_recordings(12, 3)  # NumPy alone takes its time
+    few_recordings(12, 3, n_channels=3)  # NumPy alone takes its time
     path = tmp_path / "new" / "folder" / "map.png"
     page = tmp_path / "report.html"
     options = ["--output", str(path), "--engine", "reference", "--threads", "1"]

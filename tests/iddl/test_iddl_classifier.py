@@ -46,17 +46,6 @@ def test_it_learns(data):
     assert classifier.loss_ in ("softmax", "ridge")
 
 
-@pytest.mark.parametrize("loss", ["softmax", "ridge", "hinge"])
-def test_only_ratios_of_weights_matter(data, loss):
-    X, y, X_test, _ = data
-    weights = np.random.default_rng(0).uniform(0.5, 2, len(y))
-    model = IDDLClassifier(**FAST | {"recipe": Recipe(loss=loss), "cv": None, "max_iter": 1})
-    expected = model.fit(X, y, weights).predict_proba(X_test)
-    # A power of two changes no digit; solvers would enlarge the rounding errors of other factors.
-    found = model.fit(X, y, 4 * weights).predict_proba(X_test)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("loss", "solver", "cv"),
     [
@@ -477,8 +466,7 @@ def test_nothing_is_learned_where_nothing_is_wrong():
     assert "without learning" not in few.message_
 
 
-@pytest.mark.parametrize("rank", ["auto", "full", 1])
-@pytest.mark.parametrize("max_iter", ["auto", 3])
+@pytest.mark.parametrize(("rank", "max_iter"), [("auto", "auto"), ("full", 3), (1, "auto")])
 def test_one_model_where_nothing_can_be_held_out(rank, max_iter):
     X, y = make_wishart_clusters(3, 8, 3, random_state=0)
     given = {"rank": rank, "max_iter": max_iter, "random_state": 0}

@@ -129,14 +129,14 @@ def test_verdicts_of_few_groups_are_as_seldom_false_as_those_of_many(n_groups):
     """Losses that differ by chance alone: of 3 groups, 18 % exceed two standard errors."""
     rng = np.random.default_rng(0)
     said = []
-    for _ in range(2000):
+    for _ in range(600):
         model, stein, far = rng.standard_normal((3, n_groups))
         said.append(summarize([], [], {"model": model, "stein": stein, "chance": far + 100}))
         said.append(summarize([], [], {"model": far, "stein": far, "chance": far + model}))
     differ = np.mean([one.endswith(("learning pays.", "is better.")) for one in said[::2]])
     above = np.mean(["neither is clearly better" not in one for one in said[1::2]])
-    assert differ == pytest.approx(2 * norm.sf(2), abs=0.014)  # three binomial errors
-    assert above == pytest.approx(norm.sf(2), abs=0.010)
+    assert differ == pytest.approx(2 * norm.sf(2), abs=0.026)  # three binomial errors
+    assert above == pytest.approx(norm.sf(2), abs=0.019)
 
 
 def test_heads_of_constants_have_no_weights(data):

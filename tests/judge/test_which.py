@@ -44,9 +44,9 @@ def fold_of(y, groups, cv):
     return folds
 
 
-def hits(point, inside, X, y, groups, folds):
+def hits(divergences, inside, y, groups, folds):
     """Whether neighbours of other folds and groups, in some folds, are of the same class."""
-    table = abld(X[:, None], X, *point)
+    table = divergences.copy()
     table[(folds[:, None] == folds) | (groups[:, None] == groups)] = np.inf
     table[:, ~np.isin(folds, inside)] = np.inf
     return y[table.argmin(axis=1)] == y
@@ -73,20 +73,21 @@ def test_neighbours_of_a_plain_loop(copies):
     answer = which_divergence(X, y, groups=given, **options)
     folds, grid = fold_of(y, given, 3), list(product(ALPHAS, BETAS))
     assert all(len(set(folds[names == name])) == 1 for name in names)
-    about = X, y, names, folds
-    scores = [hits(point, range(3), *about).mean() for point in grid]
+    about = y, names, folds
+    tables = [abld(X[:, None], X, *point) for point in grid]
+    scores = [hits(table, range(3), *about).mean() for table in tables]
     np.testing.assert_allclose(answer.map.ravel(), scores)
     assert scores[grid.index(answer.best)] == max(scores)
-    named = [(known.alpha, known.beta) for known in NAMED.values()]
-    scores = [hits(point, range(3), *about).mean() for point in named]
+    named = [abld(X[:, None], X, known.alpha, known.beta) for known in NAMED.values()]
+    scores = [hits(table, range(3), *about).mean() for table in named]
     np.testing.assert_allclose([row.score for row in answer.named.values()], scores)
     learned, chosen = np.empty((2, len(y)), dtype=bool)
     for fold in range(3):
         others, own = [k for k in range(3) if k != fold], folds == fold
-        scores = [hits(point, others, *about)[~own].mean() for point in grid]
+        scores = [hits(table, others, *about)[~own].mean() for table in tables]
         assert scores[grid.index(answer.chosen[fold])] == max(scores)
-        learned[own] = hits(answer.chosen[fold], others, *about)[own]
-        best = np.argmax([hits(point, others, *about)[~own].mean() for point in named])
+        learned[own] = hits(tables[grid.index(answer.chosen[fold])], others, *about)[own]
+        best = np.argmax([hits(table, others, *about)[~own].mean() for table in named])
         chosen[own] = hits(named[best], others, *about)[own]
     assert answer.score == pytest.approx(learned.mean())
     assert answer.rules["learned nearest neighbour"].score == answer.score

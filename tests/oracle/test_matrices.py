@@ -347,7 +347,8 @@ def test_ordinary_spectra_are_as_good_as_numpy(engine, d):
     exact = np.array([[float(value) for value in pair.eigenvalues] for pair in pairs])
     theirs = np.linalg.eigvalsh(whitener @ X @ whitener.T) / exact - 1
     ours = engine.spectra(X, B)[:, 0] - np.array([exact_t(pair) for pair in pairs])
-    # Errors of eigenvalues are bounded in proportion to the largest, so relative to this bound.
+    # Errors of eigenvalues are bounded in proportion to the largest: relative to this bound, too.
+    # Not the largest errors: whose is larger is luck, which depends on the processor.
     bound = exact.max(axis=1, keepdims=True) / exact
-    assert np.abs(ours / bound).max() <= 2 * np.abs(theirs / bound).max()
-    assert np.sqrt((ours**2).mean()) <= 2 * np.sqrt((theirs**2).mean())
+    for own, other in ((ours, theirs), (ours / bound, theirs / bound)):
+        assert np.sqrt((own**2).mean()) <= 2 * np.sqrt((other**2).mean())

@@ -65,7 +65,7 @@ def test_choose_leaves_groups_alone_that_carry_the_class():
     np.testing.assert_array_equal(model.transform(X[:9], groups[:9]), X[:9])
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_choose_leaves_groups_alone_that_carry_a_weak_signal(seed):
     """Patients and controls: after re-centring, no signal is left to be judged."""
     X, _, groups = simulate(gains=0.3)
@@ -101,6 +101,13 @@ def results_of_choice():
     return Recenter("choose").fit(*differing()).cv_results_
 
 
+@cache
+def fitted_without(held: int, stretch: bool):
+    X, y, groups = differing()
+    train = groups != held
+    return Recenter(stretch=stretch).fit(X[train], y[train], groups[train])
+
+
 @pytest.mark.parametrize("alignment", ["none", "center", "stretch"])
 def test_choose_judges_by_groups_it_has_not_seen(alignment):
     """By hand: discriminants of scikit-learn, one group held out, aligned as in `transform`."""
@@ -108,7 +115,7 @@ def test_choose_judges_by_groups_it_has_not_seen(alignment):
     scores, labels = [], []
     for held in range(8):
         train, test = groups != held, groups == held
-        recenter = Recenter(stretch=alignment == "stretch").fit(X[train], y[train], groups[train])
+        recenter = fitted_without(held, alignment == "stretch")
         moved = recenter.transform(X[train], groups[train]), recenter.transform(X[test])
         if alignment == "none":
             moved = whiten(X[train], recenter.mean_), whiten(X[test], recenter.mean_)

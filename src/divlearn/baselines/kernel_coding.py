@@ -94,7 +94,7 @@ class KernelSparseCoding(_KernelCoded):
     --------
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(3, 30, 4, separation=4, random_state=0)
-    >>> model = KernelSparseCoding(random_state=0).fit(X[::2], y[::2])
+    >>> model = KernelSparseCoding(max_iter=2, random_state=0).fit(X[::2], y[::2])
     >>> model.transform(X[1::2]).shape
     (45, 15)
     >>> bool(model.score(X[1::2], y[1::2]) > 0.8)

@@ -59,7 +59,7 @@ def vectorized(estimator: BaseEstimator) -> Pipeline:
     >>> from divlearn import DivergenceMDM, to_rows, vectorized
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(3, 30, 4, random_state=0)
-    >>> bagged = BaggingClassifier(vectorized(DivergenceMDM()), random_state=0)
+    >>> bagged = BaggingClassifier(vectorized(DivergenceMDM()), 3, random_state=0)
     >>> bagged.fit(to_rows(X[::2]), y[::2]).score(to_rows(X[1::2]), y[1::2])
     1.0
     >>> importance = permutation_importance(bagged, to_rows(X), y, random_state=0)
