@@ -56,14 +56,14 @@ print(iddl.summary())
 # columns. It encodes a matrix X by the p x p matrix V^T X V: by the logarithm of its determinant
 # and, for p > 1, also by its divergences to the identity.
 #
-# Discriminant analyses of the codes join the average. :doc:`/classifiers` says when some models are
+# Discriminant analyses of the codes and of matrix logarithms join the average. :doc:`/classifiers` says when some models are
 # left out. The column "weight" shows how much the heads of full rank rely on each divergence. They
 # rely least on Burg, which artifacts mislead.
 
 # %%
 # An average of classifiers
 # -------------------------
-# No classifier is best on all data. `SPDClassifier` fits eight of them, its members, and averages
+# No classifier is best on all data. `SPDClassifier` fits seven of them, its members, and averages
 # their probabilities. The weights of the members maximise the likelihood of held-out labels. Two
 # members are IDDL and the SVM. Another one is logistic regression on tangent vectors, which are the
 # entries of :math:`\log(M^{-1/2} X M^{-1/2})`, where M is the AIRM mean of all training matrices.

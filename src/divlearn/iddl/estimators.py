@@ -51,8 +51,9 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
     on the distance to their initial values. The penalty of the final head is chosen on held-out
     data. Predictions average the models of several folds: the learned models, the same models with
     the initial atoms, or both. Both are averaged unless one of the two has a held-out loss that is
-    lower by more than one standard error. Regularised discriminant analysis of the same features
-    is averaged with these linear models, unless they alone are clearly better on held-out data.
+    lower by more than one standard error. Regularised discriminant analyses of the same features
+    and of log X are averaged with these linear models, unless they alone are clearly better on
+    held-out data.
 
     Parameters
     ----------
@@ -99,7 +100,7 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
     models_ : list of the averaged models: learned models, or those with the initial atoms.
     starts_ : list, models with the initial atoms
         Averaged with learned ones, or empty.
-    discriminants_ : list, Gaussians of the classes for features of the models, or empty.
+    vector_models_ : list, discriminants of log X and of the features of the models, or empty.
     loss_, penalty_ : the loss and the penalty that were chosen.
     temperature_ : float, divides the scores, so that probabilities are calibrated.
     oof_proba_ : ndarray, shape (n_matrices, n_classes)
@@ -249,7 +250,8 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLPredictor)
     r"""Predict numbers from divergences to atoms, all learned together.
 
     Like `IDDLClassifier`, with half the squared error of one or several outputs as the loss. Each
-    output is divided by its standard deviation.
+    output is divided by its standard deviation. In place of discriminants there is a ridge
+    regression on log X. Least squares on held-out data combine it with the models of each rank.
 
     Parameters
     ----------
@@ -264,6 +266,7 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLPredictor)
     atoms_, alpha_, beta_, models_, starts_, loss_, penalty_, n_iter_, message_, history_,
     n_features_in_
         As in `IDDLClassifier`.
+    vector_models_ : list with the ridge regression, or empty.
     oof_prediction_ : ndarray, shape of y
         Predictions of the training matrices by models that were trained without them, with all
         choices for a fold made on the other folds; see ``oof_proba_`` of `IDDLClassifier`.

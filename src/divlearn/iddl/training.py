@@ -276,7 +276,8 @@ class Joined:
         else:
             parts = [_embed_few(block, *stacked) for stacked in self._stacked]
         if self._takes_logarithms:
-            parts.append(log_vectors(block.data.device_matrices))
+            logarithms = log_vectors(block.data.device_matrices)
+            parts.append(to_device_of(logarithms, parts[0]))
         features = np.concatenate(parts, axis=1)
         total = scores_of(self._head, features)
         for weight, columns, quadratic in self._quadratics:
