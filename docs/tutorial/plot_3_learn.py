@@ -56,9 +56,9 @@ print(iddl.summary())
 # columns. It encodes a matrix X by the p x p matrix V^T X V: by the logarithm of its determinant
 # and, for p > 1, also by its divergences to the identity.
 #
-# Discriminant analyses of the codes and of matrix logarithms join the average. :doc:`/classifiers` says when some models are
-# left out. The column "weight" shows how much the heads of full rank rely on each divergence. They
-# rely least on Burg, which artifacts mislead.
+# Discriminant analyses of the codes and of matrix logarithms join the average. :doc:`/classifiers`
+# says when some models are left out. The column "weight" shows how much the heads of full rank rely
+# on each divergence. They rely least on Burg, which artifacts mislead.
 
 # %%
 # An average of classifiers
