@@ -72,7 +72,8 @@ class Learned:
     # Losses of held-out rows by heads on one divergence to the initial atoms, by its pair.
     pair_losses: dict[Point, RealArray] = field(default_factory=dict)
     vector_models: list[VectorModel] = field(default_factory=list)  # added to the mean of models
-    features: Sequence[RealArray] = ()  # of all matrices, by the model of each fold
+    features: Sequence[RealArray] = ()  # of all matrices, by each model
+    start_features: Sequence[RealArray] = ()  # by the models with initial atoms
 
 
 def learn_single(
@@ -193,6 +194,7 @@ class Ensemble:
             [result.message for result in self._trained],
             _concatenate([result.history for result in self._trained]),
             features=embedded.features,
+            start_features=self._initial.features if start else (),
         )
 
 
@@ -302,7 +304,8 @@ def join_ranks(ranks: Sequence[Learned], task: Task) -> Learned:
         choice=choice,
         fold_choices=fold_choices,
         models=models,
-        features=[features for rank in ranks for features in rank.features],
+        features=list(chain.from_iterable(rank.features for rank in ranks)),
+        start_features=list(chain.from_iterable(rank.start_features for rank in ranks)),
         starts=starts,
         message=message,
         stop_reasons=[reason for rank in ranks for reason in rank.stop_reasons],
@@ -323,15 +326,16 @@ def add_vector_models(learned: Learned, task: Task) -> Learned:
     """Average heads with other models of vectors, unless the heads alone are clearly better.
 
     For classes these are regularised discriminants, of the logarithms of the matrices and of the
-    features of all ranks, concatenated, for each fold. For numbers it is a ridge regression on the
-    logarithms. Models come rank by rank, with one of every fold.
+    features of all models of a fold, concatenated. For numbers it is a ridge regression on the
+    logarithms. Learned models come before those with initial atoms, both rank by rank, with one of
+    every fold.
     """
-    n_folds = len(task.folds)
-    models = np.arange(len(learned.models)).reshape(-1, n_folds)
+    n_folds, features = len(task.folds), [*learned.features, *learned.start_features]
+    models = np.arange(len(features)).reshape(-1, n_folds)
     no_models = models[:0, :1]  # one function of the logarithms serves all folds
     sources = [(no_models, [task.logarithms()] * n_folds)]
     if task.codes is not None:
-        sources.append((models, _fold_features(learned.features, models)))
+        sources.append((models, _fold_features(features, models)))
     try:
         chosen = [_choose_vector_model(vectors, learned, task) for _, vectors in sources]
     except NoSpreadError:
@@ -371,7 +375,7 @@ def add_vector_models(learned: Learned, task: Task) -> Learned:
 
 
 def _fold_features(features: Sequence[RealArray], models: Indices) -> list[RealArray]:
-    """Concatenate features of the models of each fold; `models` is (n_ranks, n_folds)."""
+    """Concatenate features of the models of each fold, the columns of `models`."""
     return [np.concatenate([features[model] for model in column], axis=1) for column in models.T]
 
 
