@@ -58,6 +58,7 @@ def problem(scores, features, codes):
         codes=codes,
         weights=np.full(len(codes), 1 / len(codes)),
         folds=folds,
+        n_workers=1,
         scale=lambda some, where: 1.0,
         row_losses=judge,
     )
