@@ -131,71 +131,60 @@ def losses_of_pairs(
     n_pairs = len(points)
     if n_pairs == 1:
         return {points[0]: candidate.row_losses}
-    designs, losses = _designs(splits, initial.features), {}
+    fitter, losses = HeadFitter(splits, initial.features, row_losses), {}
     # Divergences to an atom are correlated: the sum of their weights is near to that of one alone.
     warm = [(W.reshape(len(W), -1, n_pairs).sum(axis=2), bias) for W, bias in candidate.heads]
-    args = candidate.loss, [candidate.penalty], row_losses, warm
     for pair, point in enumerate(points):
         columns = slice(pair, None, n_pairs)
-        pair_designs = [(train[:, columns], held[:, columns]) for train, held in designs]
-        (alone,) = _follow_penalties(splits, pair_designs, *args)
+        (alone,) = fitter.fit(candidate.loss, [candidate.penalty], warm, columns)
         losses[point] = alone.row_losses
     return losses
 
 
-def solve_candidates(
-    splits: Sequence[Split],
-    features: Sequence[RealArray],
-    losses: Sequence[Loss],
-    penalties: Sequence[float],
-    row_losses: RowLosses,
-) -> list[list[Candidate]]:
-    """Solve for heads with every loss and penalty; features are those of one model per fold."""
-    designs = _designs(splits, features)
-    return [_follow_penalties(splits, designs, loss, penalties, row_losses) for loss in losses]
+class HeadFitter:
+    """Fits heads of all folds, each on the features of all matrices by the model of the fold."""
 
+    def __init__(
+        self, splits: Sequence[Split], features: Sequence[RealArray], row_losses: RowLosses
+    ) -> None:
+        self._splits, self._row_losses = splits, row_losses
+        self._designs = [  # of the training rows, and of the held-out rows
+            (phi[to_device_of(split.train_rows, phi)], phi[to_device_of(split.held_rows, phi)])
+            for split, phi in zip(splits, features, strict=True)
+        ]
 
-def _designs(
-    splits: Sequence[Split], features: Sequence[RealArray]
-) -> list[tuple[RealArray, RealArray]]:
-    """Features of the training rows and of the held-out rows of every fold."""
-    return [
-        (phi[to_device_of(split.train_rows, phi)], phi[to_device_of(split.held_rows, phi)])
-        for split, phi in zip(splits, features, strict=True)
-    ]
+    def fit(
+        self,
+        loss: Loss,
+        penalties: Sequence[float],
+        warm: Sequence[Head | None] = (),
+        columns: slice = slice(None),
+    ) -> list[Candidate]:
+        """Solve for heads from the largest penalty on; weaker ones take longer, and may be skipped.
 
-
-def _follow_penalties(
-    splits: Sequence[Split],
-    designs: Sequence[tuple[RealArray, RealArray]],
-    loss: Loss,
-    penalties: Sequence[float],
-    row_losses: RowLosses,
-    warm: Sequence[Head | None] = (),
-) -> list[Candidate]:
-    """Solve for heads from the largest penalty on; weaker ones take longer, and may be skipped.
-
-    It ends where a penalty is worse than the best by a factor, or two in a row are worse.
-    """
-    rows = np.concatenate([split.held_rows for split in splits])
-    samples = [
-        Samples(split.shards, split.targets, [train], loss.bias)
-        for split, (train, _) in zip(splits, designs, strict=True)
-    ]
-    warm = warm or [None] * len(splits)
-    rough = loss.with_tolerance(HEAD_TOLERANCE)
-    candidates: list[Candidate] = []
-    for penalty in track(sorted(penalties, reverse=True), "penalties"):
-        fits = zip(samples, warm, strict=True)
-        calls = [partial(solve_head, rough, data, penalty, head) for data, head in fits]
-        warm = heads = [head for head, _ in side_by_side(calls, splits[0].n_workers)]
-        held = [held for _, held in designs]
-        scores = np.concatenate([to_host(s) for s in map(scores_of, heads, held)])
-        candidates.append(Candidate(loss, penalty, rows, scores, row_losses(scores, rows), heads))
-        losses = [candidate.held_out_loss for candidate in candidates]
-        if losses[-1] > _WORSE_FACTOR * min(losses) or min(losses) < min(losses[-2:]):
-            break
-    return candidates
+        It ends where a penalty is worse than the best by a factor, or two in a row are worse.
+        """
+        splits = self._splits
+        rows = np.concatenate([split.held_rows for split in splits])
+        samples = [
+            Samples(split.shards, split.targets, [train[:, columns]], loss.bias)
+            for split, (train, _) in zip(splits, self._designs, strict=True)
+        ]
+        held = [held[:, columns] for _, held in self._designs]
+        warm = warm or [None] * len(splits)
+        rough = loss.with_tolerance(HEAD_TOLERANCE)
+        candidates: list[Candidate] = []
+        for penalty in track(sorted(penalties, reverse=True), "penalties"):
+            fits = zip(samples, warm, strict=True)
+            calls = [partial(solve_head, rough, data, penalty, head) for data, head in fits]
+            warm = heads = [head for head, _ in side_by_side(calls, splits[0].n_workers)]
+            scores = np.concatenate([to_host(s) for s in map(scores_of, heads, held)])
+            losses = self._row_losses(scores, rows)
+            candidates.append(Candidate(loss, penalty, rows, scores, losses, heads))
+            totals = [candidate.held_out_loss for candidate in candidates]
+            if totals[-1] > _WORSE_FACTOR * min(totals) or min(totals) < min(totals[-2:]):
+                break
+        return candidates
 
 
 def train_candidates(

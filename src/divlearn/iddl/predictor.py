@@ -36,11 +36,11 @@ from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.judging import (
     Candidate,
     Embedded,
+    HeadFitter,
     held_out_rows,
     name_point,
     nested_row_losses,
     search_plane,
-    solve_candidates,
     train_candidates,
 )
 from divlearn.iddl.learning import (
@@ -206,7 +206,8 @@ class IDDLPredictor(IDDLBase):
 
         def solve(features: Sequence[RealArray]) -> list[list[Candidate]]:
             penalties = _PENALTIES if penalty is None else (penalty,)
-            return solve_candidates(splits, features, losses, penalties, task.row_losses)
+            fitter = HeadFitter(splits, features, task.row_losses)
+            return [fitter.fit(loss, penalties) for loss in losses]
 
         initial = Embedded([], [])
         if self._recipe.penalty == "cv":
