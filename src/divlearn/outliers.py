@@ -183,19 +183,16 @@ class DivergenceOutliers(OutlierMixin, MatricesMixin, BaseEstimator):  # type: i
         if not hasattr(self, "mean_"):
             return self.fit(X)
         for matrix in check_new(self, X):
-            self._continue(matrix, decay)
+            deviation = float(self._measure(matrix[None], self.mean_)[0]) - self.location_
+            old_total, self.total_ = decay * self.total_, decay * self.total_ + 1
+            weights = np.array([old_total, np.exp(-0.5 * deviation)])  # as in a step to the median
+            self.mean_ = self._average(np.stack([self.mean_, matrix]), weights, self.mean_)
+            if deviation <= _CUT * self.spread_:
+                share = 1 / self.total_
+                self.location_ += share * deviation
+                variance = (1 - share) * (self.spread_**2 + share * deviation**2)
+                self.spread_ = max(float(np.sqrt(variance)), self._least_spread)
         return self
-
-    def _continue(self, matrix: RealArray, decay: float) -> None:
-        deviation = float(self._measure(matrix[None], self.mean_)[0]) - self.location_
-        old_total, self.total_ = decay * self.total_, decay * self.total_ + 1
-        weights = np.array([old_total, np.exp(-0.5 * deviation)])  # as in a step to the median
-        self.mean_ = self._average(np.stack([self.mean_, matrix]), weights, self.mean_)
-        if deviation <= _CUT * self.spread_:
-            share = 1 / self.total_
-            self.location_ += share * deviation
-            variance = (1 - share) * (self.spread_**2 + share * deviation**2)
-            self.spread_ = max(float(np.sqrt(variance)), self._least_spread)
 
     @property
     def _least_spread(self) -> float:

@@ -233,10 +233,6 @@ def _lda(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     return lambda: model
 
 
-def _rda(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
-    return RDA(vectors, y, weights).learn
-
-
 def _logistic(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     coordinates, basis = project_to_span(vectors)  # the span contains the coefficients
     path = _path(coordinates, y, weights)
@@ -301,7 +297,10 @@ def _on_landmarks(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
 _METHODS: dict[str, tuple[Callable[..., Learn], dict[str, list[float]]]] = {
     "lda": (_lda, {}),
     "logistic": (_logistic, {"C": _PENALTIES}),
-    "rda": (_rda, {"pool": [0.1, 0.5, 0.9], "shrink": [0.01, 0.03, 0.1, 0.3, 0.6]}),
+    "rda": (
+        lambda *data: RDA(*data).learn,
+        {"pool": [0.1, 0.5, 0.9], "shrink": [0.01, 0.03, 0.1, 0.3, 0.6]},
+    ),
     "rbf": (_rbf, {"C": [1.0, 10.0, 100.0], "gamma": [0.1, 0.3, 1.0, 3.0]}),
 }
 # Least squares need a smaller C than margins; more values of it cost little.

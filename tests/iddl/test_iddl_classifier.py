@@ -5,7 +5,6 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -185,17 +184,17 @@ def test_different_reasons_to_stop_are_counted():
 def test_heads_of_a_fold_are_chosen_without_it():
     """Each of three heads is the best on two of three folds, and bad on the third."""
     rows = [np.arange(2) + 2 * k for k in range(3)]
-    splits = [SimpleNamespace(held_rows=held) for held in rows]
+    folds = [(np.setdiff1d(np.arange(6), held), held) for held in rows]
     candidates = []
     for k in range(3):
         losses, scores = np.full(6, 0.1), np.full((6, 1), float(k))
         losses[rows[k]] = 1.0 + k / 10
         candidates.append(judging.Candidate(None, k, np.arange(6), scores, losses))
     chooser = partial(judging.best_candidate, candidates)
-    best, fold_choices = judging.choose_for_folds(chooser, splits)
+    best, fold_choices = judging.choose_for_folds(chooser, folds)
     assert best.penalty == 0
     assert [choice.penalty for choice in fold_choices] == [0, 1, 2]
-    assert judging.nested_loss(chooser, splits) == pytest.approx(6.6)
+    assert judging.nested_loss(fold_choices, folds) == pytest.approx(6.6)
 
 
 def test_paper_preset(data):

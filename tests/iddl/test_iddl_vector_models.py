@@ -63,6 +63,7 @@ def problem(scores, features, codes, logarithms=None):
         codes=codes,
         weights=np.full(len(codes), 1 / len(codes)),
         folds=folds,
+        n_workers=1,
         factors=lambda some, where: [1 / len(some)] * len(some),
         logarithms=lambda: constant if logarithms is None else logarithms,
         row_losses=judge,

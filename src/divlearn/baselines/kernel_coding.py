@@ -192,7 +192,12 @@ class KernelLLC(_KernelCoded):
         self.n_jobs, self.verbose, self.regularize = n_jobs, verbose, regularize
 
     def _codings(self, view: KernelView) -> Sequence[Parameters]:
-        counts = self._neighbors(len(view.atoms))
+        n_atoms = len(view.atoms)
+        if isinstance(self.n_neighbors, str) and self.n_neighbors == "auto":
+            counts = list(dict.fromkeys(min(k, n_atoms) for k in _NEIGHBORS))
+        else:
+            fix = ", the number of atoms; lower n_neighbors or raise n_atoms"
+            counts = [check_count(self.n_neighbors, "n_neighbors", most=n_atoms, fix=fix)]
         pairs = product(counts, kernel_codes.bandwidths(view, self.bandwidth))
         return [{"bandwidth": bandwidth, "n_neighbors": count} for count, bandwidth in pairs]
 
@@ -201,9 +206,3 @@ class KernelLLC(_KernelCoded):
     ) -> RealArray:
         count = int(parameters["n_neighbors"])
         return kernel_codes.local_codes(view, parameters["bandwidth"], count)
-
-    def _neighbors(self, n_atoms: int) -> Sequence[int]:
-        if isinstance(self.n_neighbors, str) and self.n_neighbors == "auto":
-            return list(dict.fromkeys(min(k, n_atoms) for k in _NEIGHBORS))
-        fix = ", the number of atoms; lower n_neighbors or raise n_atoms"
-        return [check_count(self.n_neighbors, "n_neighbors", most=n_atoms, fix=fix)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Annotated, Self
 
 import numpy as np
@@ -181,8 +180,18 @@ class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEst
             return self._learn(logarithms[rows], codes[rows], count, eta, seed)
 
         def score(count: int, eta: float) -> Solution:
-            runs.append(_hold_out(learn, logarithms, codes, splits, count, eta))
-            accuracy = runs[-1].accuracy
+            """Learn without each held-out part; return the last run, with the accuracy of all."""
+            seconds, is_right = 0.0, []
+            for train, held in track(splits, "folds"):
+                run = learn(train, count, eta)
+                seconds += run.seconds
+                vectors = metric.move(logarithms, run.frame)
+                predicted = metric.label_nearest(vectors[train], codes[train], vectors[held])
+                is_right.append(predicted == codes[held])
+                if is_interrupted():
+                    break
+            accuracy = float(np.concatenate(is_right).mean())
+            runs.append(run._replace(n_constraints=count, accuracy=accuracy, seconds=seconds))
             say(self, f"{count} constraints, eta={eta:g}: held-out accuracy {accuracy:.3f}")
             return runs[-1]
 
@@ -224,28 +233,6 @@ class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEst
             gaps, similar, bounds, start, eta, max_iter=self.max_iter, tol=self.tol
         )
         return solution._replace(seconds=time.perf_counter() - began)
-
-
-def _hold_out(
-    learn: Callable[[Indices, int, float], Solution],
-    logarithms: RealArray,
-    codes: Indices,
-    splits: Folds,
-    count: int,
-    eta: float,
-) -> Solution:
-    """Learn without each held-out part; return the last run, with the accuracy of all."""
-    seconds, is_right = 0.0, []
-    for train, held in track(splits, "folds"):
-        run = learn(train, count, eta)
-        seconds += run.seconds
-        vectors = metric.move(logarithms, run.frame)
-        predicted = metric.label_nearest(vectors[train], codes[train], vectors[held])
-        is_right.append(predicted == codes[held])
-        if is_interrupted():
-            break
-    accuracy = float(np.concatenate(is_right).mean())
-    return run._replace(n_constraints=count, accuracy=accuracy, seconds=seconds)
 
 
 def _describe(runs: list[Solution], chosen: Solution) -> str:

@@ -118,23 +118,53 @@ class Clusters:
         return moved
 
     def spectra(self, numbers: Indices, centers: RealArray) -> Spectra:
-        clouds = self._shards.hold(_clouds_block, numbers, centers, parts=[self._members])
+        def hold(block: Block, members: Memberships) -> list[HeldCloud]:
+            pairs = zip(numbers, centers, strict=True)
+            clouds = ((spectra_block(block, members, *pair), pair[0]) for pair in pairs)
+            return [hold_cloud(block.engine, t, members.weights[z]) for t, z in clouds]
+
+        clouds = self._shards.hold(hold, parts=[self._members])
         return Spectra(self._shards, clouds, self._totals[numbers])
 
     def slopes(
         self, numbers: Indices, centers: RealArray, points: Sequence[Point]
     ) -> tuple[RealArray, RealArray]:
         """Mean divergences, and all G: minus the gradients in the frames of Cholesky factors."""
-        values, slopes = self._shards.reduce(
-            _slopes_block, numbers, centers, points, parts=[self._members]
-        )
+
+        def add_up(block: Block, members: Memberships) -> tuple[RealArray, RealArray]:
+            values, slopes = np.zeros(len(numbers)), np.zeros_like(centers)
+            for i, z in enumerate(numbers):
+                rows, weights = members.rows[z], members.weights[z]
+                if not len(rows):
+                    continue
+                data, columns = block.take(z, rows), weights[:, None]
+                pullback = engine_for(block.engine, len(rows), block.data.d).pullback
+                back = pullback(
+                    data, centers[[i]], *points[i], columns, parameters=False, values=True
+                )
+                values[i] = weights @ to_host(back.values)[:, 0]
+                slopes[i] = -to_host(back.whitened)[0]
+            return values, slopes
+
+        values, slopes = self._shards.reduce(add_up, parts=[self._members])
         totals = self._totals[numbers]
         return values / totals, slopes / totals[:, None, None]
 
     def _means(self, numbers: Indices, centers: RealArray, inverse: NDArray[np.bool_]) -> RealArray:
         # In units of a power of two, which changes no bit but lets no inverse overflow.
         exponents = np.frexp(np.abs(centers).max(axis=(1, 2)))[1]
-        sums = self._shards.reduce(_means_block, numbers, inverse, exponents, parts=[self._members])
+
+        def add_up(block: Block, members: Memberships) -> RealArray:
+            sums = np.zeros(centers.shape)
+            for i, z in enumerate(numbers):
+                rows, weights = members.rows[z], members.weights[z]
+                if len(rows):
+                    matrices = np.ldexp(block.take(z, rows).device_matrices, -exponents[i])
+                    matrices = np.linalg.inv(matrices) if inverse[i] else matrices
+                    sums[i] = to_host(arithmetic_mean(matrices, to_device_of(weights, matrices)))
+            return sums
+
+        sums = self._shards.reduce(add_up, parts=[self._members])
         means: RealArray = sums / self._totals[numbers, None, None]
         means[inverse] = np.linalg.inv(means[inverse])
         means = np.ldexp(means, exponents[:, None, None])
@@ -195,9 +225,23 @@ class Spectra:
 
     def sums(self, alpha: float, beta: float, shift: RealArray) -> RealArray:
         """Mean f(t - shift), f_alpha, f_beta and f_t over all weights, shape (4, n_components)."""
-        sums = self._shards.reduce(
-            _sums_block, self._chosen, alpha, beta, shift, parts=[self._clouds]
-        )
+        chosen = self._chosen
+
+        def add_up(block: Block, clouds: Sequence[HeldCloud]) -> RealArray:
+            sums = np.zeros((4, len(chosen)))
+            for i, k in enumerate(chosen):
+                _, weights, numbers = clouds[k]
+                if numbers is None:
+                    continue
+                cotangent = np.repeat(weights, numbers.n_matrices // len(weights))[:, None]
+                center = np.exp(shift[i]).reshape(1, 1, 1)
+                args = numbers, center, alpha, beta, cotangent
+                back: Any = block.engine.pullback(*args, values=True)
+                value = np.vdot(cotangent, back.values)
+                sums[:, i] = value, back.alpha[0], back.beta[0], -back.whitened[0, 0, 0]
+            return sums
+
+        sums = self._shards.reduce(add_up, parts=[self._clouds])
         return sums / self.totals.sum()
 
     def thinned(self, enough: int) -> list[Cloud]:
@@ -252,52 +296,6 @@ def _pick(table: RealArray, columns: DeviceArray) -> RealArray:
     return to_host(np.take_along_axis(table, indices[:, None], axis=1)[:, 0])
 
 
-def _slopes_block(
-    block: Block,
-    members: Memberships,
-    numbers: Indices,
-    centers: RealArray,
-    points: Sequence[Point],
-) -> tuple[RealArray, RealArray]:
-    values, slopes = np.zeros(len(numbers)), np.zeros_like(centers)
-    for i, z in enumerate(numbers):
-        rows, weights = members.rows[z], members.weights[z]
-        if not len(rows):
-            continue
-        data, columns = block.take(z, rows), weights[:, None]
-        pullback = engine_for(block.engine, len(rows), block.data.d).pullback
-        back = pullback(data, centers[[i]], *points[i], columns, parameters=False, values=True)
-        values[i], slopes[i] = weights @ to_host(back.values)[:, 0], -to_host(back.whitened)[0]
-    return values, slopes
-
-
-def _means_block(
-    block: Block,
-    members: Memberships,
-    numbers: Indices,
-    inverse: NDArray[np.bool_],
-    exponents: Indices,
-) -> RealArray:
-    sums = np.zeros((len(numbers), block.data.d, block.data.d))
-    for i, z in enumerate(numbers):
-        rows, weights = members.rows[z], members.weights[z]
-        if not len(rows):
-            continue
-        matrices = np.ldexp(block.take(z, rows).device_matrices, -exponents[i])
-        matrices = np.linalg.inv(matrices) if inverse[i] else matrices
-        sums[i] = to_host(arithmetic_mean(matrices, to_device_of(weights, matrices)))
-    return sums
-
-
-def _clouds_block(
-    block: Block, members: Memberships, numbers: Indices, centers: RealArray
-) -> list[HeldCloud]:
-    return [
-        hold_cloud(block.engine, spectra_block(block, members, z, center), members.weights[z])
-        for z, center in zip(numbers, centers, strict=True)
-    ]
-
-
 def spectra_block(block: Block, members: Memberships, number: int, center: RealArray) -> RealArray:
     rows = members.rows[number]
     if not len(rows):
@@ -312,27 +310,6 @@ def hold_cloud(engine: Engine, t: RealArray, weights: RealArray) -> HeldCloud:
     # need no check: e^t is positive if it does not underflow.
     numbers = Prepared.checked(np.exp(np.clip(t, *_RANGE)).reshape(-1, 1, 1))
     return t, weights, engine.prepare(numbers) if len(t) else None
-
-
-def _sums_block(
-    block: Block,
-    clouds: Sequence[HeldCloud],
-    chosen: Sequence[int],
-    alpha: float,
-    beta: float,
-    shift: RealArray,
-) -> RealArray:
-    engine, sums = block.engine, np.zeros((4, len(chosen)))
-    for i, k in enumerate(chosen):
-        _, weights, numbers = clouds[k]
-        if numbers is None:
-            continue
-        cotangent = np.repeat(weights, numbers.n_matrices // len(weights))[:, None]
-        center = np.exp(shift[i]).reshape(1, 1, 1)
-        back: Any = engine.pullback(numbers, center, alpha, beta, cotangent, values=True)
-        value = np.vdot(cotangent, back.values)
-        sums[:, i] = value, back.alpha[0], back.beta[0], -back.whitened[0, 0, 0]
-    return sums
 
 
 def _thin_block(

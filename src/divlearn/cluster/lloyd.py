@@ -153,11 +153,28 @@ class _Lloyd:
         return state.moved, state
 
     def _measure_spectra(self, members: Parts, centers: RealArray) -> tuple[RealArray, Spectra]:
-        shards, parameters = self.shards, self.state.parameters
-        clouds = shards.hold(_cloud_block, centers, parts=[members])
-        moved = shards.reduce(
-            _losses_block, len(centers), parameters, parts=[self.state.assignments, clouds]
-        )
+        shards, (alpha, beta, _) = self.shards, self.state.parameters
+
+        def hold(block: Block, members: Memberships) -> list[HeldCloud]:
+            """Log-eigenvalues of each matrix relative to its own centre, in one cloud."""
+            t, weights = np.empty((len(block), block.data.d)), np.zeros(len(block))
+            for z, rows in enumerate(members.rows):
+                t[rows] = clusters.spectra_block(block, members, z, centers[z])
+                weights[rows] = members.weights[z]
+            weighted = np.flatnonzero(weights)
+            return [clusters.hold_cloud(block.engine, t[weighted], weights[weighted])]
+
+        def add_up(block: Block, assigned: Assignment, clouds: list[HeldCloud]) -> RealArray:
+            ((t, weights, numbers),) = clouds
+            if numbers is None:
+                return np.zeros(len(centers))
+            divergences = block.engine.encode(numbers, np.ones((1, 1, 1)), alpha, beta)
+            losses = weights * divergences.reshape(t.shape).sum(axis=1)
+            labels = assigned.labels[block.weights > 0]
+            return np.bincount(labels, losses, len(centers)).astype(float)
+
+        clouds = shards.hold(hold, parts=[members])
+        moved = shards.reduce(add_up, parts=[self.state.assignments, clouds])
         return moved, Spectra(shards, clouds, np.array([float(shards.n_seen)]))
 
     def _assign(
@@ -206,28 +223,6 @@ def _members_block(block: Block, assignment: Assignment, n_clusters: int) -> Mem
     ends = np.searchsorted(labels[order], np.arange(1, n_clusters + 1))
     rows = np.split(order, ends)[:n_clusters]
     return Memberships(rows, [block.weights[row] for row in rows])
-
-
-def _cloud_block(block: Block, members: Memberships, centers: RealArray) -> list[HeldCloud]:
-    """Log-eigenvalues of each matrix relative to the centre of its cluster, in one cloud."""
-    t, weights = np.empty((len(block), block.data.d)), np.zeros(len(block))
-    for z, rows in enumerate(members.rows):
-        t[rows] = clusters.spectra_block(block, members, z, centers[z])
-        weights[rows] = members.weights[z]
-    weighted = np.flatnonzero(weights)
-    return [clusters.hold_cloud(block.engine, t[weighted], weights[weighted])]
-
-
-def _losses_block(
-    block: Block, assigned: Assignment, clouds: list[HeldCloud], n_clusters: int, point: Parameters
-) -> RealArray:
-    ((t, weights, numbers),) = clouds
-    if numbers is None:
-        return np.zeros(n_clusters)
-    divergences = block.engine.encode(numbers, np.ones((1, 1, 1)), *point[:2])
-    losses = weights * divergences.reshape(t.shape).sum(axis=1)
-    labels = assigned.labels[block.weights > 0]
-    return np.bincount(labels, losses, n_clusters).astype(float)
 
 
 def _far_block(block: Block, assignment: Assignment, count: int) -> tuple[RealArray, RealArray]:

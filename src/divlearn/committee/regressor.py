@@ -23,7 +23,6 @@ from divlearn.fitting.labelled import (
     check_numbered,
     fit_method,
     prepare_new,
-    restore,
 )
 from divlearn.fitting.progress import say
 from divlearn.fitting.training import NumberedTraining, r_squared
@@ -145,7 +144,7 @@ class SPDRegressor(
 
         counts, units = self._count(training)
         _, average = self._average(training, held_out, optimistic, counts, fit)
-        self.oof_prediction_ = data.scatter(tested, restore(average, data.mean, data.scale))
+        self.oof_prediction_ = data.scatter(tested, data.restore(average))
         numbers, names = data.numbers[tested], [*self.members_, "average"]
         predictions = dict(zip(names, [*held_out, average], strict=True))
         self.oof_r2_ = {name: r_squared(numbers, p, counts) for name, p in predictions.items()}

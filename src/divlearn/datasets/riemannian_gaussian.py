@@ -102,6 +102,18 @@ def sample_log_eigenvalues(
     # the ratio of the densities is then nearly constant (Bekerman, Figalli and Guionnet 2015). Its
     # bound is its largest value among all candidates (Caffo, Booth and Davis 2002).
     transport = _make_transport(potential, d)
+
+    def draw(n_candidates: int) -> tuple[RealArray, RealArray]:
+        """Draw candidates t; return also log(q / density of t), up to a constant."""
+        t, log_ratio = np.empty((n_candidates, d)), np.empty(n_candidates)
+        with limit_blas(1):  # on small matrices, several threads are slower than one
+            for rows in row_blocks(n_candidates, d):
+                x = _gaussian_eigenvalues(rows.stop - rows.start, d, random_state)
+                t[rows], slope = transport(x)
+                energy = potential(t[rows])[0] - 0.5 * x**2 - np.log(slope)
+                log_ratio[rows] = _log_repulsion(t[rows], x) - energy.sum(axis=1)
+        return t, log_ratio
+
     samples, score = np.empty((0, d)), np.empty(0)
     bound, n_candidates = -np.inf, 0
     while len(samples) < n_samples:
@@ -113,7 +125,7 @@ def sample_log_eigenvalues(
                 "apart; take a steeper one"
             )
         n_new = _MIN_CANDIDATES + min(int(missing / rate), 4 * n_samples)
-        t, log_ratio = _draw_candidates(transport, potential, n_new, d, random_state)
+        t, log_ratio = draw(n_new)
         n_candidates += n_new
         # A candidate is accepted if log(uniform) < log_ratio - bound. The score is log_ratio -
         # log(uniform), so that earlier candidates are tested again if the bound rises.
@@ -189,24 +201,6 @@ def _extrapolate(potential: Potential, zeros: RealArray, mode: RealArray) -> Rea
         if energy[-1] >= target[-1]:
             return np.interp(target[1:], energy, t)
         reach *= 2
-
-
-def _draw_candidates(
-    transport: Transport,
-    potential: Potential,
-    n_candidates: int,
-    d: int,
-    random_state: np.random.RandomState,
-) -> tuple[RealArray, RealArray]:
-    """Draw candidates t; return also log(q / density of t), up to a constant."""
-    t, log_ratio = np.empty((n_candidates, d)), np.empty(n_candidates)
-    with limit_blas(1):  # on small matrices, several threads are slower than one
-        for rows in row_blocks(n_candidates, d):
-            x = _gaussian_eigenvalues(rows.stop - rows.start, d, random_state)
-            t[rows], slope = transport(x)
-            energy = potential(t[rows])[0] - 0.5 * x**2 - np.log(slope)
-            log_ratio[rows] = _log_repulsion(t[rows], x) - energy.sum(axis=1)
-    return t, log_ratio
 
 
 def _gaussian_eigenvalues(n: int, d: int, random_state: np.random.RandomState) -> RealArray:

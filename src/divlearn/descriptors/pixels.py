@@ -304,14 +304,10 @@ def get_preset(features: str | Preset | Sequence[Feature]) -> Preset:
                 f"features={features!r} must be one of {', '.join(PRESETS)}, or a list of features"
             )
         return PRESETS[features]
-    _check_features(features.features if isinstance(features, Preset) else features)
-    return features if isinstance(features, Preset) else Preset(tuple(features))
-
-
-def _check_features(features: Sequence[Feature]) -> None:
-    if isinstance(features, str) or not isinstance(features, Sequence) or not len(features):
-        raise ValueError(f"features={features!r} must be the name of a preset or a list")
-    for feature in features:
+    given = features.features if isinstance(features, Preset) else features
+    if isinstance(given, str) or not isinstance(given, Sequence) or not len(given):
+        raise ValueError(f"features={given!r} must be the name of a preset or a list")
+    for feature in given:
         if isinstance(feature, GaborBank) or callable(feature):
             continue
         if not isinstance(feature, str) or not (
@@ -322,6 +318,7 @@ def _check_features(features: Sequence[Feature]) -> None:
                 f'feature {feature!r} must be one of {names}, "gabor 4x6" (scales x '
                 "orientations), a GaborBank or callable"
             )
+    return features if isinstance(features, Preset) else Preset(tuple(given))
 
 
 def pixel_features(images: RealArray, features: Sequence[Feature]) -> tuple[RealArray, list[str]]:

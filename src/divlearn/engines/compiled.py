@@ -24,23 +24,11 @@ def compiles(*arrays: RealArray) -> bool:
 def softmax_sums(
     design: RealArray, targets: RealArray, weights: RealArray, head: RealArray
 ) -> tuple[float, RealArray, float, RealArray]:
-    """Sum the softmax losses of samples, and their derivatives.
+    """Sum the softmax losses of samples; return loss, gradient, typical curvature, and shares.
 
-    Parameters
-    ----------
-    design : ndarray, shape (n_samples, n_columns)
-    targets : ndarray, shape (n_samples, n_outputs)
-    weights : ndarray, shape (n_samples,)
-    head : ndarray, shape (n_outputs, n_columns)
-
-    Returns
-    -------
-    loss : float
-    gradient : ndarray, shape (n_outputs, n_columns)
-    size : float
-        A typical second derivative of a loss in the scores.
-    shares : ndarray, shape (n_samples, n_outputs)
-        Probabilities.
+    The design is (n_samples, n_columns), targets and shares, which are probabilities, are
+    (n_samples, n_outputs), the head and the gradient (n_outputs, n_columns). The curvature is that
+    of a loss in the scores.
     """
     native = _kernels()
     shares, gradient, totals = np.empty(targets.shape), np.empty(head.T.shape), np.empty(2)
@@ -69,30 +57,13 @@ def newton_step(
     least_gain: float,
     most_products: int,
 ) -> RealArray:
-    """Solve for a Newton step by conjugate gradients.
+    """Solve for a Newton step by conjugate gradients, in the precision of the design.
 
-    Parameters
-    ----------
-    design : ndarray of float32 or float64, shape (n_samples, n_columns)
-        Products are computed in its precision.
-    shares : ndarray, shape (n_samples, n_outputs), probabilities.
-    weights : ndarray, shape (n_samples,)
-    gradient : ndarray, shape (n_outputs, n_columns)
-    scale : ndarray, shape (n_outputs, n_columns)
-        About the diagonal of the Hessian.
-    bias : ndarray, shape (n_columns,)
-        The direction in the columns that is not penalised; zeros where there is no bias.
-    penalty, damping : float
-        The Hessian includes 2 penalty (I - bias bias^T) + damping I.
-    enough : float
-        Size of the residual at which to stop.
-    least_gain : float
-        Gain of a product, relative to the mean of those so far, at which to stop.
-    most_products : int
-
-    Returns
-    -------
-    ndarray, shape (n_outputs, n_columns)
+    Arrays are those of `softmax_sums`; the gradient includes that of the penalty. ``scale`` is
+    about the diagonal of the Hessian, which includes 2 penalty (I - bias bias^T) + damping I, with
+    ``bias`` the direction in the columns that is not penalised, zeros where there is no bias. The
+    search ends at a residual of the size ``enough``, or where the gain of a product is
+    ``least_gain`` of the mean of those so far.
     """
     native = _kernels()
     step = np.empty(gradient.T.shape)
@@ -119,19 +90,10 @@ def solve_pairs(
 ) -> tuple[RealArray, RealArray]:
     """Fit a support vector machine for every pair of classes, bit by bit as libsvm does.
 
-    Parameters
-    ----------
-    kernel : ndarray, shape (n, n)
-    rows : ndarray, shape (n_samples,), rows of the kernel, sorted by class
-    upper_bounds : ndarray, shape (n_samples,), of the coefficients
-    starts : ndarray, shape (n_classes + 1,), first sample of every class, and n_samples
-    tolerance : float, of the gradient
-
-    Returns
-    -------
-    coefficients : ndarray, shape (n_classes - 1, n_samples)
-        Coefficients of a sample against the other classes, in the order of these.
-    offsets : ndarray, shape (n_pairs,)
+    ``rows`` of the kernel are sorted by class, ``starts`` are the first of every class and their
+    number, ``upper_bounds`` are those of the coefficients. Returns the coefficients of a sample
+    against the other classes, in the order of these, shape (n_classes - 1, n_samples), and the
+    offsets of pairs.
     """
     native, n_classes = _kernels(), len(starts) - 1
     coefficients = np.zeros((n_classes - 1, len(rows)))

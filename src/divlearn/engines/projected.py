@@ -132,19 +132,20 @@ class _Functions:
 
     def pull(self, weights: RealArray) -> RealArray:
         """Gradient in Y of the weighted sum of divergences, one row of weights for each pair."""
-        total = np.zeros_like(self.Y)
+        total, inverse = np.zeros_like(self.Y), self.inverse
         for pair, weight in enumerate(weights):
             line = self._line(pair)
             if line is None:
                 total += weight * self._spectral_slope(pair)
             elif line == (0.0, 1.0):
                 _add_diagonal(total, weight)
-                total -= weight * self.inverse
+                total -= weight * inverse
             elif line == (1.0, 0.0):
-                total += weight * (self.inverse - _square(self.inverse))
+                square = _fill(lambda i, j: (inverse[i] * inverse[j]).sum(axis=0), inverse)
+                total += weight * (inverse - square)
             else:
                 a, b = line
-                total += weight / b * (_inverse(_factor(_mixed(self.Y, a, b))) - self.inverse)
+                total += weight / b * (_inverse(_factor(_mixed(self.Y, a, b))) - inverse)
         return total
 
     def parameter_slopes(self, weights: RealArray) -> RealArray:
@@ -203,10 +204,6 @@ def _inverse(L: RealArray) -> RealArray:
         for i in range(j + 1, p):
             R[i, j] = -(L[i, j:i] * R[j:i, j]).sum(axis=0) / L[i, i]
     return _fill(lambda i, j: (R[j:, i] * R[j:, j]).sum(axis=0), L)
-
-
-def _square(Y: RealArray) -> RealArray:
-    return _fill(lambda i, j: (Y[i] * Y[j]).sum(axis=0), Y)
 
 
 def _fill(entry: Callable[[int, int], RealArray], like: RealArray) -> RealArray:

@@ -193,6 +193,11 @@ def check_groups(groups: ArrayLike | None, n_matrices: int) -> Labels | None:
     return values
 
 
+def split_by_fold(values: RealArray, folds: Folds) -> list[RealArray]:
+    """Split values of held-out rows, which come fold by fold."""
+    return np.split(values, np.cumsum([len(held) for _, held in folds])[:-1])
+
+
 def number_units(rows: Indices, groups: Labels | None) -> Indices:
     """Return numbers of the independent units of rows: their groups, or the matrices."""
     return np.unique(rows if groups is None else groups[rows], return_inverse=True)[1]

@@ -18,7 +18,7 @@ from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import RandomState
 from divlearn.divergence import Divergence
 from divlearn.engines import Engine, Prepared
-from divlearn.fitting.folds import Fold, Folds, Splitter
+from divlearn.fitting.folds import Fold, Folds, Splitter, split_by_fold
 from divlearn.fitting.labelled import Checked, engine_of, fit_method
 from divlearn.fitting.progress import say
 from divlearn.fitting.selection import Criterion, HeldOut, Nest, nest_folds
@@ -276,8 +276,7 @@ class HeldOutEstimator(BaseEstimator, Generic[_T, _D]):  # type: ignore[misc]
     def _tabulate(self, training: _D, held_out: HeldOut[_T], tried: Sequence[_T]) -> dict[str, Any]:
         """Tabulate the candidates, as `sklearn.model_selection.GridSearchCV` does."""
         n_folds = len(training.folds)
-        ends = np.cumsum([len(held) for _, held in training.folds])[:-1]
-        shares = [np.split(held_out.shares(candidate), ends) for candidate in tried]
+        shares = [split_by_fold(held_out.shares(candidate), training.folds) for candidate in tried]
         scores = np.array([[n_folds * fold.sum() for fold in folds] for folds in shares]).round(12)
         mean = scores.mean(axis=1)
         params = [self._describe(candidate) for candidate in tried]

@@ -234,6 +234,9 @@ class Numbered(Checked):
     def standardize(self, values: RealArray) -> RealArray:
         return (values - self.mean) / self.scale
 
+    def restore(self, values: RealArray) -> RealArray:
+        return values * self.scale + self.mean
+
 
 def check_labelled(
     estimator: BaseEstimator,
@@ -311,11 +314,6 @@ def number(
     mean, scale = np.ldexp(mean, power), np.ldexp(scale, power)
     groups = check_groups(groups, len(y))
     return Numbered(matrices[kept], weights, kept, y, groups, numbers, mean, scale)
-
-
-def restore(numbers: RealArray, mean: float | RealArray, scale: float | RealArray) -> RealArray:
-    """Undo the standardisation of numbers."""
-    return numbers * scale + mean
 
 
 def real_training(estimator: BaseEstimator, X: ArrayLike) -> ArrayLike:

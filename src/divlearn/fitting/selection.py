@@ -158,7 +158,9 @@ class HeldOut(Generic[_T]):
                 shares = self._criterion(*self.without(candidate, without))
             else:
                 shares = self.shares(candidate)[self._outside(without)]
-            self._scores[candidate, without] = _rounded(shares)
+            # Rounded, so that equal scores tie whatever the order of summation; NaN loses.
+            total = round(float(shares.sum()), 12)
+            self._scores[candidate, without] = -np.inf if np.isnan(total) else total
         return self._scores[candidate, without]
 
     def _outside(self, fold: int | None) -> NDArray[np.bool_]:
@@ -195,17 +197,9 @@ class HeldOut(Generic[_T]):
             return max(tried, key=lambda candidate: self.score(candidate, without))
 
         best = first_best(candidates)
-        if self._margin and not self._is_better(best, candidates[0], without):
-            return candidates[0]
+        if self._margin:
+            gains = self.shares(best) - self.shares(candidates[0])
+            gain, error = mean_with_error(gains[self._outside(without)])
+            if not gain > self._margin * error:
+                return candidates[0]
         return first_best([best, *refine(best)])
-
-    def _is_better(self, candidate: _T, other: _T, without: int | None) -> bool:
-        gains = (self.shares(candidate) - self.shares(other))[self._outside(without)]
-        gain, error = mean_with_error(gains)
-        return gain > self._margin * error
-
-
-def _rounded(shares: RealArray) -> float:
-    """Add up shares, rounded so that equal scores tie whatever the order of summation."""
-    score = round(float(shares.sum()), 12)
-    return -np.inf if np.isnan(score) else score  # candidates without a score lose

@@ -40,7 +40,6 @@ from divlearn.fitting.labelled import (
     check_labelled,
     check_numbered,
     prepare_new,
-    restore,
 )
 from divlearn.fitting.selection import Criterion, HeldOut, average_held_out
 
@@ -278,7 +277,7 @@ class HeldOutRegressor(
         return best
 
     def _restore(self, values: RealArray) -> RealArray:
-        return restore(values, self.mean_, self.scale_)
+        return values * self.scale_ + self.mean_
 
     def predict(self, X: ArrayLike) -> RealArray:
         """Predict numbers, shape (n_matrices,)."""

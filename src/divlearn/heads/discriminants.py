@@ -75,14 +75,11 @@ class Quadratic:
         squares = coordinates @ to_device_of(self.factors.T, coordinates)
         squares -= to_device_of(self.centres, coordinates)
         squares *= squares
-        return 0.5 * self._sum_by_class(squares)
-
-    def _sum_by_class(self, squares: RealArray) -> RealArray:
-        """Sum over the rows of every class, to the shape (n_vectors, n_classes)."""
         if not on_device(squares):
-            return np.add.reduceat(squares, self.starts, axis=1)
+            return 0.5 * np.add.reduceat(squares, self.starts, axis=1)
         lengths = np.diff(self.starts, append=len(self.centres))
-        return squares @ to_device_of(np.repeat(np.eye(len(lengths)), lengths, axis=0), squares)
+        of_class = np.repeat(np.eye(len(lengths)), lengths, axis=0)
+        return 0.5 * (squares @ to_device_of(of_class, squares))
 
 
 def fit_lda(vectors: RealArray, codes: Indices, priors: RealArray) -> Linear:

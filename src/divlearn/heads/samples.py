@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from divlearn.checks import check_finite
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
 from divlearn.sharded.targets import Targets
-from divlearn.weights import Moments, column_moments, merge_moments
+from divlearn.weights import column_moments, merge_moments
 
 _RANK = 1e-13  # variance relative to the largest, below which a component is rounding error
 _LEAST_OFFSET = 1e-20  # of the order of rounding errors in divergences of equal matrices
@@ -46,12 +46,14 @@ class FeatureMap:
         The last value of each of `n_filters` filters, a power of a determinant, has no offset.
         """
         if not plain:
-            mean = shards.reduce(_mean, parts=[targets, V])
+            mean = shards.reduce(lambda _, targets, V: targets[1] @ V, parts=[targets, V])
             offset = np.maximum(0.1 * mean, _LEAST_OFFSET)
             if n_filters:
                 offset.reshape(n_filters, -1)[:, -1] = 0
             return cls(offset)
-        largest = shards.reduce(_largest, parts=[V], merge=max)
+        largest = shards.reduce(
+            lambda _, V: float(V.max()) if V.size else 0.0, parts=[V], merge=max
+        )
         if largest > _LARGEST:
             raise ValueError(
                 f"divergences reach {largest:.3g}, must be <= {_LARGEST:g} to be features; pass a "
@@ -63,8 +65,11 @@ class FeatureMap:
         """Return the map that standardises these samples; plain features stay as they are."""
         if self.offset is None:
             return self
+        offset = self.offset
         weight, mean, squares = shards.reduce(
-            _moments, self.offset, parts=[targets, V], merge=merge_moments
+            lambda _, targets, V: column_moments(_log(V, offset), targets[1]),
+            parts=[targets, V],
+            merge=merge_moments,
         )
         variance = squares / weight
         constant = variance <= _LEAST_DEVIATION**2 * (variance + mean**2)
@@ -114,7 +119,14 @@ class Samples:
     def centre(self) -> tuple[RealArray, RealArray]:
         """Means of features and targets; zeros where there is no bias."""
         if self.bias:
-            return self.shards.reduce(_means, parts=[self.targets, self.features])
+
+            def average(
+                _: Block, targets: Targets, features: RealArray
+            ) -> tuple[RealArray, RealArray]:
+                Y, weights = targets
+                return to_host(weights @ features), to_host(weights @ Y)
+
+            return self.shards.reduce(average, parts=[self.targets, self.features])
         cross = self.products[1]
         return np.zeros(cross.shape[:-1]), np.zeros(cross.shape[-1])
 
@@ -152,7 +164,10 @@ class Samples:
             basis, targets = self.components[1][:, n_left_out:], self.targets
             designs = self.shards.hold(_rotate, basis, self.bias, rough, parts=[self.features])
             if self.shards.whole is not None:
-                targets = self.shards.hold(_place_targets, parts=[targets, designs])
+                targets = self.shards.hold(  # where the design is
+                    lambda _, targets, designs: tuple(to_device_of(a, designs[0]) for a in targets),
+                    parts=[targets, designs],
+                )
             self._rotated = (n_left_out, rough), [targets, designs]
         return self._rotated[1]
 
@@ -162,23 +177,6 @@ class Samples:
 
 def _log(V: RealArray, offset: RealArray) -> RealArray:
     return np.log(V + to_device_of(offset, V))
-
-
-def _mean(_: Block, targets: Targets, V: RealArray) -> RealArray:
-    return targets[1] @ V
-
-
-def _largest(_: Block, V: RealArray) -> float:
-    return float(V.max()) if V.size else 0.0
-
-
-def _moments(_: Block, targets: Targets, V: RealArray, offset: RealArray) -> Moments:
-    return column_moments(_log(V, offset), targets[1])
-
-
-def _means(_: Block, targets: Targets, features: RealArray) -> tuple[RealArray, RealArray]:
-    Y, weights = targets
-    return to_host(weights @ features), to_host(weights @ Y)
 
 
 def _products(
@@ -205,8 +203,3 @@ def _rotate(
     if design.size <= _HOST_SIZE:
         design = to_host(design)
     return design, design.astype(np.float32) if rough else design
-
-
-def _place_targets(_: Block, targets: Targets, designs: Any) -> Any:
-    """Move targets and weights to where the design is."""
-    return tuple(to_device_of(array, designs[0]) for array in targets)

@@ -13,7 +13,7 @@ from divlearn.arrays import RealArray
 from divlearn.checks import ClassWeight, RandomState, check_name
 from divlearn.engines import Engine
 from divlearn.fitting.calibration import calibrate, calibrate_by, log_softmax
-from divlearn.fitting.folds import Splitter
+from divlearn.fitting.folds import Splitter, split_by_fold
 from divlearn.fitting.labelled import (
     Labelled,
     MatrixClassifierMixin,
@@ -22,7 +22,6 @@ from divlearn.fitting.labelled import (
     number,
     takes_metric,
 )
-from divlearn.fitting.selection import average_held_out
 from divlearn.fitting.targets import check_numbers
 from divlearn.heads.losses import LOSSES, RidgeLoss
 from divlearn.iddl.atoms import Divergences, starts_from_grid
@@ -213,21 +212,16 @@ class IDDLClassifier(ScoreMixin, MatrixClassifierMixin, IDDLPredictor):
         self._optimistic_proba = self.oof_proba_
         if not len(rows):
             return
-        codes, weights = data.codes[rows], data.weights[rows]
+        codes, weights, parts = data.codes[rows], data.weights[rows], []
         _, self.temperature_ = calibrate(learned.choice.scores[..., None], codes, weights)
-        parts, start = [], 0
-        for (_, held), choice in zip(task.folds, learned.fold_choices, strict=True):
-            inside, outside = slice(start, start + len(held)), ~np.isin(rows, held)
-            scores = choice.scores[..., None]
+        for fold, ((_, held), choice) in enumerate(
+            zip(task.folds, learned.fold_choices, strict=True)
+        ):
+            outside, scores = ~np.isin(rows, held), choice.scores[..., None]
             others = scores[outside], codes[outside], weights[outside]
-            parts.append(calibrate_by(scores[inside], *others))
-            start = inside.stop
-        rows, probabilities = average_held_out(parts, task.folds, len(data.codes))
-        ends = np.cumsum([len(held) for _, held in task.folds])[:-1]
+            parts.append(calibrate_by(split_by_fold(scores, task.folds)[fold], *others))
         final = np.exp(log_softmax(learned.choice.scores / self.temperature_))
-        optimistic = average_held_out(np.split(final, ends), task.folds, len(data.codes))[1]
-        self.oof_proba_ = data.scatter(rows, probabilities)
-        self._optimistic_proba = data.scatter(rows, optimistic)
+        self.oof_proba_, self._optimistic_proba = self._average_held_out(task, parts, final)
         if task.shards.whole is None:
             self.oof_proba_ = self.oof_proba_[:0]  # of a sample, not of X
 
@@ -305,19 +299,15 @@ class IDDLRegressor(ScoreMixin, MultiOutputMixin, RegressorMixin, IDDLPredictor)
         return sample_task(shards, targets, sample, data, data.folds(self._cv(), seeds[0]))
 
     def _set_held_out(self, learned: Learned, task: Task) -> None:
-        data, folds = cast(Numbered, task.data), task.folds
+        data = cast(Numbered, task.data)
         self.single_ = data.y.ndim == 1
         self.mean_, self.scale_ = np.atleast_1d(data.mean), np.atleast_1d(data.scale)
         self.oof_prediction_ = self._optimistic_prediction = np.full(data.y.shape, np.nan)
         if not len(learned.choice.rows):
             return
-        ends = np.cumsum([len(held) for _, held in folds])[:-1]
-        parts = [np.split(c.scores, ends)[k] for k, c in enumerate(learned.fold_choices)]
-        rows, scores = average_held_out(parts, folds, len(data.matrices))
-        self.oof_prediction_ = data.scatter(rows, self._restore(scores))
-        parts = np.split(learned.choice.scores, ends)
-        _, final = average_held_out(parts, folds, len(data.matrices))
-        self._optimistic_prediction = data.scatter(rows, self._restore(final))
+        parts = [split_by_fold(c.scores, task.folds)[k] for k, c in enumerate(learned.fold_choices)]
+        averages = self._average_held_out(task, parts, learned.choice.scores)
+        self.oof_prediction_, self._optimistic_prediction = map(self._restore, averages)
         if task.shards.whole is None:
             self.oof_prediction_ = self.oof_prediction_[:0]  # of a sample, not of X
 

@@ -16,6 +16,7 @@ from divlearn.alpha_beta import Point
 from divlearn.arrays import Indices, RealArray, to_device_of, to_host
 from divlearn.divergence.named import MEMBERS
 from divlearn.fitting.checkpoint import stage
+from divlearn.fitting.folds import Folds, split_by_fold
 from divlearn.fitting.progress import notify, track
 from divlearn.fitting.selection import mean_with_error
 from divlearn.heads.heads import scores_of, solve_head, solve_heads
@@ -68,30 +69,33 @@ def best_candidate(candidates: Sequence[Candidate], positions: Indices) -> Candi
     return min(candidates, key=lambda candidate: float(candidate.row_losses[positions].sum()))
 
 
-def positions_outside_folds(held: Sequence[Indices]) -> list[Indices]:
+def held_out_rows(folds: Folds) -> Indices:
+    """Rows that folds hold out, fold by fold."""
+    return np.concatenate([held for _, held in folds])
+
+
+def positions_outside_folds(folds: Folds) -> list[Indices]:
     """Positions of held-out rows outside each fold; of all rows where none is outside."""
-    rows = np.concatenate(held)
-    outside = [np.flatnonzero(~np.isin(rows, fold_rows)) for fold_rows in held]
+    rows = held_out_rows(folds)
+    outside = [np.flatnonzero(~np.isin(rows, held)) for _, held in folds]
     return [positions if len(positions) else np.arange(len(rows)) for positions in outside]
 
 
-def choose_for_folds(choose: Chooser, splits: Sequence[Split]) -> tuple[Candidate, list[Candidate]]:
+def choose_for_folds(choose: Chooser, folds: Folds) -> tuple[Candidate, list[Candidate]]:
     """Choose by all held-out rows; and for each fold, by those of the other folds."""
-    held = [split.held_rows for split in splits]
-    choice = choose(np.arange(sum(map(len, held))))
-    return choice, list(map(choose, positions_outside_folds(held)))
+    choice = choose(np.arange(len(held_out_rows(folds))))
+    return choice, list(map(choose, positions_outside_folds(folds)))
 
 
-def nested_row_losses(fold_choices: Sequence[Candidate], held: Sequence[Indices]) -> RealArray:
+def nested_row_losses(fold_choices: Sequence[Candidate], folds: Folds) -> RealArray:
     """Held-out losses, not optimistic: those of a fold are by the choice made on the others."""
-    ends = np.cumsum([len(rows) for rows in held])[:-1]
-    return np.concatenate([np.split(c.row_losses, ends)[k] for k, c in enumerate(fold_choices)])
+    parts = [split_by_fold(c.row_losses, folds)[k] for k, c in enumerate(fold_choices)]
+    return np.concatenate(parts)
 
 
-def nested_loss(choose: Chooser, splits: Sequence[Split]) -> float:
+def nested_loss(fold_choices: Sequence[Candidate], folds: Folds) -> float:
     """Held-out loss of the choices for folds; see `nested_row_losses`."""
-    _, fold_choices = choose_for_folds(choose, splits)
-    return float(nested_row_losses(fold_choices, [split.held_rows for split in splits]).sum())
+    return float(nested_row_losses(fold_choices, folds).sum())
 
 
 def average_scores(
@@ -113,7 +117,7 @@ def average_scores(
         return ([], members[0]) if rise > _AVERAGE_MARGIN * error else (factors, averaged)
 
     factors, choice = average(candidates, np.arange(len(rows)))
-    outside = positions_outside_folds([held for _, held in task.folds])
+    outside = positions_outside_folds(task.folds)
     fold_choices = [average(*pair)[1] for pair in zip(fold_candidates, outside, strict=True)]
     return factors, choice, fold_choices
 
@@ -127,71 +131,60 @@ def losses_of_pairs(
     n_pairs = len(points)
     if n_pairs == 1:
         return {points[0]: candidate.row_losses}
-    designs, losses = _designs(splits, initial.features), {}
+    fitter, losses = HeadFitter(splits, initial.features, row_losses), {}
     # Divergences to an atom are correlated: the sum of their weights is near to that of one alone.
     warm = [(W.reshape(len(W), -1, n_pairs).sum(axis=2), bias) for W, bias in candidate.heads]
-    args = candidate.loss, [candidate.penalty], row_losses, warm
     for pair, point in enumerate(points):
         columns = slice(pair, None, n_pairs)
-        pair_designs = [(train[:, columns], held[:, columns]) for train, held in designs]
-        (alone,) = _follow_penalties(splits, pair_designs, *args)
+        (alone,) = fitter.fit(candidate.loss, [candidate.penalty], warm, columns)
         losses[point] = alone.row_losses
     return losses
 
 
-def solve_candidates(
-    splits: Sequence[Split],
-    features: Sequence[RealArray],
-    losses: Sequence[Loss],
-    penalties: Sequence[float],
-    row_losses: RowLosses,
-) -> list[list[Candidate]]:
-    """Solve for heads with every loss and penalty; features are those of one model per fold."""
-    designs = _designs(splits, features)
-    return [_follow_penalties(splits, designs, loss, penalties, row_losses) for loss in losses]
+class HeadFitter:
+    """Fits heads of all folds, each on the features of all matrices by the model of the fold."""
 
+    def __init__(
+        self, splits: Sequence[Split], features: Sequence[RealArray], row_losses: RowLosses
+    ) -> None:
+        self._splits, self._row_losses = splits, row_losses
+        self._designs = [  # of the training rows, and of the held-out rows
+            (phi[to_device_of(split.train_rows, phi)], phi[to_device_of(split.held_rows, phi)])
+            for split, phi in zip(splits, features, strict=True)
+        ]
 
-def _designs(
-    splits: Sequence[Split], features: Sequence[RealArray]
-) -> list[tuple[RealArray, RealArray]]:
-    """Features of the training rows and of the held-out rows of every fold."""
-    return [
-        (phi[to_device_of(split.train_rows, phi)], phi[to_device_of(split.held_rows, phi)])
-        for split, phi in zip(splits, features, strict=True)
-    ]
+    def fit(
+        self,
+        loss: Loss,
+        penalties: Sequence[float],
+        warm: Sequence[Head | None] = (),
+        columns: slice = slice(None),
+    ) -> list[Candidate]:
+        """Solve for heads from the largest penalty on; weaker ones take longer, and may be skipped.
 
-
-def _follow_penalties(
-    splits: Sequence[Split],
-    designs: Sequence[tuple[RealArray, RealArray]],
-    loss: Loss,
-    penalties: Sequence[float],
-    row_losses: RowLosses,
-    warm: Sequence[Head | None] = (),
-) -> list[Candidate]:
-    """Solve for heads from the largest penalty on; weaker ones take longer, and may be skipped.
-
-    It ends where a penalty is worse than the best by a factor, or two in a row are worse.
-    """
-    rows = np.concatenate([split.held_rows for split in splits])
-    samples = [
-        Samples(split.shards, split.targets, [train], loss.bias)
-        for split, (train, _) in zip(splits, designs, strict=True)
-    ]
-    warm = warm or [None] * len(splits)
-    rough = loss.with_tolerance(HEAD_TOLERANCE)
-    candidates: list[Candidate] = []
-    for penalty in track(sorted(penalties, reverse=True), "penalties"):
-        fits = zip(samples, warm, strict=True)
-        calls = [partial(solve_head, rough, data, penalty, head) for data, head in fits]
-        warm = heads = [head for head, _ in side_by_side(calls, splits[0].n_workers)]
-        held = [held for _, held in designs]
-        scores = np.concatenate([to_host(s) for s in map(scores_of, heads, held)])
-        candidates.append(Candidate(loss, penalty, rows, scores, row_losses(scores, rows), heads))
-        losses = [candidate.held_out_loss for candidate in candidates]
-        if losses[-1] > _WORSE_FACTOR * min(losses) or min(losses) < min(losses[-2:]):
-            break
-    return candidates
+        It ends where a penalty is worse than the best by a factor, or two in a row are worse.
+        """
+        splits = self._splits
+        rows = np.concatenate([split.held_rows for split in splits])
+        samples = [
+            Samples(split.shards, split.targets, [train[:, columns]], loss.bias)
+            for split, (train, _) in zip(splits, self._designs, strict=True)
+        ]
+        held = [held[:, columns] for _, held in self._designs]
+        warm = warm or [None] * len(splits)
+        rough = loss.with_tolerance(HEAD_TOLERANCE)
+        candidates: list[Candidate] = []
+        for penalty in track(sorted(penalties, reverse=True), "penalties"):
+            fits = zip(samples, warm, strict=True)
+            calls = [partial(solve_head, rough, data, penalty, head) for data, head in fits]
+            warm = heads = [head for head, _ in side_by_side(calls, splits[0].n_workers)]
+            scores = np.concatenate([to_host(s) for s in map(scores_of, heads, held)])
+            losses = self._row_losses(scores, rows)
+            candidates.append(Candidate(loss, penalty, rows, scores, losses, heads))
+            totals = [candidate.held_out_loss for candidate in candidates]
+            if totals[-1] > _WORSE_FACTOR * min(totals) or min(totals) < min(totals[-2:]):
+                break
+        return candidates
 
 
 def train_candidates(
@@ -224,7 +217,7 @@ def train_candidates(
 
 
 def search_plane(
-    splits: Sequence[Split], settings: Settings, row_losses: RowLosses, *, tied: bool
+    splits: Sequence[Split], settings: Settings, task: Task, *, tied: bool
 ) -> list[Point]:
     """Find the point (alpha, beta) of least held-out loss for heads on the initial atoms.
 
@@ -233,11 +226,10 @@ def search_plane(
     points = list(product(_GRID_VALUES, _GRID_VALUES))
     if tied:
         points = [(a, b) for a, b in points if a == b > 0]
-    held = [split.held_rows for split in splits]
-    rows = np.concatenate(held)
+    rows = held_out_rows(task.folds)
     scores = np.concatenate([_held_out_scores(s, settings, points) for s in splits], axis=1)
-    losses = np.stack([row_losses(point_scores, rows) for point_scores in scores])
-    subsets = [*positions_outside_folds(held), np.arange(len(rows))]
+    losses = np.stack([task.row_losses(point_scores, rows) for point_scores in scores])
+    subsets = [*positions_outside_folds(task.folds), np.arange(len(rows))]
     return [points[int(losses[:, positions].sum(axis=1).argmin())] for positions in subsets]
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from divlearn.alpha_beta import Point
 from divlearn.arrays import Indices, RealArray, to_device_of, to_host
 from divlearn.fitting.checkpoint import staged
+from divlearn.fitting.folds import Folds
 from divlearn.fitting.held_out import Grid, Memo, coordinate_grid
 from divlearn.fitting.progress import interrupt, stoppable, track
 from divlearn.fitting.selection import HeldOut, Nest, mean_with_error
@@ -29,20 +30,18 @@ from divlearn.iddl.judging import (
     average_scores,
     best_candidate,
     choose_for_folds,
+    held_out_rows,
     losses_of_pairs,
     nested_loss,
-    nested_row_losses,
 )
 from divlearn.iddl.objective import Settings
 from divlearn.iddl.training import (
     History,
     Model,
-    RowLosses,
     Split,
     Task,
     Trained,
     VectorModel,
-    count_workers,
     train,
 )
 from divlearn.log_vectors import spread
@@ -81,14 +80,14 @@ def learn_single(
     settings: Settings,
     variant: Variant,
     candidates: Sequence[Candidate],
-    splits: Sequence[Split],
+    folds: Folds,
 ) -> Learned:
     """Train one model on all data, with loss and penalty of the best candidate, if there is any."""
     no_rows = np.zeros(0, dtype=np.intp)
     choice = Candidate(settings.loss, settings.penalty, no_rows, np.zeros((0, 1)), np.zeros(0))
     fold_choices: list[Candidate] = []
     if candidates:
-        choice, fold_choices = choose_for_folds(partial(best_candidate, candidates), splits)
+        choice, fold_choices = choose_for_folds(partial(best_candidate, candidates), folds)
         settings = replace(settings, loss=choice.loss, penalty=choice.penalty)
     run = train(split, settings, variant)
     models, reasons = [run.model], [run.message]
@@ -108,15 +107,14 @@ class Ensemble:
 
     def __init__(
         self,
-        whole: Split,
+        task: Task,
         splits: Sequence[Split],
         initial: Embedded,
         start_candidates: list[list[Candidate]],
         trained: Sequence[Trained],
         solve_candidates: Callable[[Sequence[RealArray]], list[list[Candidate]]],
-        row_losses: RowLosses,
     ) -> None:
-        self._whole, self._splits, self._row_losses = whole, splits, row_losses
+        self._task, self._splits = task, splits
         self._trained, self._n_iter = trained, max(result.n_iter for result in trained)
         self._initial = self._final = initial
         self._start_candidates = start_candidates
@@ -124,7 +122,7 @@ class Ensemble:
         if self._n_iter:
             with stoppable():
                 models = [result.model for result in trained]
-                self._final = Embedded(models, _embed(models, whole))
+                self._final = Embedded(models, _embed(models, task))
                 groups = solve_candidates(self._final.features)
                 self._end_candidates = [
                     [replace(c, learned=True) for c in group] for group in groups
@@ -134,7 +132,7 @@ class Ensemble:
         """Return initial models, learned models, or both, whichever predict best."""
         if not self._end_candidates:
             choose = partial(best_candidate, list(chain(*self._start_candidates)))
-            loss = nested_loss(choose, self._splits)
+            loss = self._nested_loss(choose)
             return self._finish(choose, f"held-out loss {loss:.4g} after 0 iterations")
         averages: dict[tuple[int, int], Candidate] = {}
 
@@ -143,7 +141,7 @@ class Ensemble:
             key = id(start), id(end)
             if key not in averages:
                 scores = (start.scores + end.scores) / 2
-                losses = self._row_losses(scores, end.rows)
+                losses = self._task.row_losses(scores, end.rows)
                 averages[key] = replace(end, scores=scores, row_losses=losses, averaged_with=start)
             return averages[key]
 
@@ -155,7 +153,7 @@ class Ensemble:
             return [best_candidate(group, positions) for group in groups]
 
         choosers = [lambda rows, i=i: best_of_each(rows)[i] for i in range(3)]
-        losses = [nested_loss(choose, self._splits) for choose in choosers]
+        losses = [self._nested_loss(choose) for choose in choosers]
         message = (
             f"held-out loss {losses[0]:.4g} at the start, {losses[1]:.4g} after {self._n_iter} "
             f"iterations, {losses[2]:.4g} with both averaged"
@@ -170,25 +168,28 @@ class Ensemble:
             pair_losses=self._pair_losses(),
         )
 
+    def _nested_loss(self, choose: Chooser) -> float:
+        return nested_loss(choose_for_folds(choose, self._task.folds)[1], self._task.folds)
+
     def _pair_losses(self) -> dict[Point, RealArray]:
         """Losses of each divergence to the initial atoms alone; none for atoms of lower rank."""
         if are_filters(self._initial.models[0].atoms):
             return {}
-        positions = np.arange(sum(len(split.held_rows) for split in self._splits))
+        positions = np.arange(len(held_out_rows(self._task.folds)))
         best = best_candidate(list(chain(*self._start_candidates)), positions)
         with stoppable():
-            return losses_of_pairs(self._splits, self._initial, best, self._row_losses)
+            return losses_of_pairs(self._splits, self._initial, best, self._task.row_losses)
         return {}
 
     def _finish(self, chooser: Chooser, message: str) -> Learned:
         """Choose heads, and refit them on all data."""
-        choice, fold_choices = choose_for_folds(chooser, self._splits)
+        choice, fold_choices = choose_for_folds(chooser, self._task.folds)
         embedded, start = self._final if choice.learned else self._initial, choice.averaged_with
         return Learned(
             choice,
             fold_choices,
-            _refit(self._whole, embedded, choice),
-            _refit(self._whole, self._initial, start) if start else [],
+            _refit(self._task, embedded, choice),
+            _refit(self._task, self._initial, start) if start else [],
             self._n_iter if choice.learned else 0,
             message,
             [result.message for result in self._trained],
@@ -243,28 +244,26 @@ def train_folds(
     return [results[fold] if fold in results else call() for fold, call in enumerate(calls)]
 
 
-def _refit(whole: Split, embedded: Embedded, candidate: Candidate) -> list[Model]:
+def _refit(task: Task, embedded: Embedded, candidate: Candidate) -> list[Model]:
     """Refit heads on all data; after Ctrl-C the others keep those of their folds."""
     pairs = zip(embedded.models, candidate.heads, strict=True)
     refitted = [replace(model, head=head) for model, head in pairs]
     loss = candidate.loss.with_tolerance(HEAD_TOLERANCE)
 
     def refit(model: Model, features: RealArray) -> Model:
-        samples = Samples(whole.shards, whole.targets, [features], loss.bias)
+        samples = Samples(task.shards, task.targets, [features], loss.bias)
         return replace(model, head=solve_head(loss, samples, candidate.penalty, model.head)[0])
 
     calls = [partial(refit, *pair) for pair in zip(refitted, embedded.features, strict=True)]
     with stoppable():
-        for number, model in enumerate(side_by_side(calls, whole.n_workers)):
+        for number, model in enumerate(side_by_side(calls, task.n_workers)):
             refitted[number] = model
     return refitted
 
 
-def _embed(models: Sequence[Model], whole: Split) -> list[RealArray]:
-    block = whole.shards.whole
-    assert block is not None
-    calls = [partial(model.embed, block) for model in models]
-    return list(side_by_side(calls, whole.n_workers))
+def _embed(models: Sequence[Model], task: Task) -> list[RealArray]:
+    calls = [partial(model.embed, task.sample) for model in models]
+    return list(side_by_side(calls, task.n_workers))
 
 
 def _concatenate(histories: Sequence[History]) -> History:
@@ -287,8 +286,8 @@ def join_ranks(ranks: Sequence[Learned], task: Task) -> Learned:
         list(zip(*(rank.fold_choices for rank in ranks), strict=True)),
         task,
     )
-    losses = ", ".join(f"{_held_out_loss(rank.fold_choices, task):.4g}" for rank in ranks)
-    averaged = _held_out_loss(fold_choices, task)
+    losses = ", ".join(f"{nested_loss(rank.fold_choices, task.folds):.4g}" for rank in ranks)
+    averaged = nested_loss(fold_choices, task.folds)
     comparison = f"held-out losses of ranks {losses}, averaged {averaged:.4g}"
     message = f"{ranks[0].message}; {comparison}"
     if not factors:
@@ -310,11 +309,6 @@ def join_ranks(ranks: Sequence[Learned], task: Task) -> Learned:
         message=message,
         stop_reasons=[reason for rank in ranks for reason in rank.stop_reasons],
     )
-
-
-def _held_out_loss(fold_choices: Sequence[Candidate], task: Task) -> float:
-    """Sum of losses of held-out rows, those of each fold by the choice made on the others."""
-    return float(nested_row_losses(fold_choices, [held for _, held in task.folds]).sum())
 
 
 def _scale_head(model: Model, factor: float) -> Model:
@@ -347,8 +341,8 @@ def add_vector_models(learned: Learned, task: Task) -> Learned:
     )
     names = "ridge regression on logarithms" if task.codes is None else "discriminants"
     message = (
-        f"{learned.message}; held-out loss {_held_out_loss(learned.fold_choices, task):.4g} of "
-        f"linear heads, {_held_out_loss(fold_choices, task):.4g} averaged with {names}"
+        f"{learned.message}; held-out loss {nested_loss(learned.fold_choices, task.folds):.4g} of "
+        f"linear heads, {nested_loss(fold_choices, task.folds):.4g} averaged with {names}"
     )
     if not factors:
         return replace(learned, fold_choices=fold_choices, message=f"{message}, not kept")
@@ -369,7 +363,7 @@ def add_vector_models(learned: Learned, task: Task) -> Learned:
         fold_choices=fold_choices,
         models=[_scale_head(model, factors[0]) for model in learned.models],
         starts=[_scale_head(model, factors[0]) for model in learned.starts],
-        vector_models=list(side_by_side(calls, count_workers(task.shards, task.targets))),
+        vector_models=list(side_by_side(calls, task.n_workers)),
         message=message,
     )
 
@@ -400,7 +394,7 @@ def _choose_vector_model(
     features: Sequence[RealArray], learned: Learned, task: Task
 ) -> tuple[Shrinkages, Candidate, list[Candidate]]:
     """Choose the shrinkages of models of vectors by all folds, and for each fold by the others."""
-    folds, cache, n_workers = task.folds, Memo(), count_workers(task.shards, task.targets)
+    folds, cache = task.folds, Memo()
 
     def decide(shrinkages: Shrinkages, fold: int) -> RealArray:
         (train, held), vectors = folds[fold], features[fold]
@@ -410,7 +404,7 @@ def _choose_vector_model(
     def criterion(scores: Sequence[RealArray], rows: Sequence[Indices]) -> RealArray:
         return -task.row_losses(np.concatenate(scores), np.concatenate(rows))
 
-    held_out = HeldOut(decide, criterion, folds, Nest([], []), nested=False, n_jobs=n_workers)
+    held_out = HeldOut(decide, criterion, folds, Nest([], []), nested=False, n_jobs=task.n_workers)
 
     def candidate(shrinkages: Shrinkages) -> Candidate:
         scores = np.concatenate(held_out.decisions([shrinkages] * len(folds)))

@@ -144,7 +144,7 @@ class Objective:
         return Trial(point, value, Memo(V, feature_map, head))
 
     def samples(self, V: Parts, feature_map: FeatureMap) -> Samples:
-        features = self.shards.hold(design_rows, feature_map, parts=[V])
+        features = self.shards.hold(lambda _, V: feature_map.compute(V), parts=[V])
         return Samples(self.shards, self.targets, features, self.loss.bias)
 
     def gradient(self, trial: Trial) -> RealArray:
@@ -177,15 +177,31 @@ class Objective:
     ) -> Any:
         """Compute gradients in some atoms (whitened), alpha and beta; `columns` are the atoms'."""
         self.eigenproblems += self.shards.n_matrices * len(atoms)
-        head_args = memo.feature_map, self.loss, memo.head
+        feature_map, loss, head = memo.feature_map, self.loss, memo.head
         parts = [self.targets, memo.V]
-        sums = None
+        sums: tuple[RealArray, RealArray] | None = None
         if len(self.shards) > 1:  # `FeatureMap.pull` needs sums over all blocks
-            in_weights, in_bias, _ = self.shards.reduce(head_slopes, *head_args, parts=parts)
-            W = memo.head[0]
-            sums = in_bias @ W, (W * in_weights).sum(axis=0)
-        dictionary = atoms, alpha, beta, columns, parameters
-        return self.shards.reduce(_pull, *head_args, sums, dictionary, traced, parts=parts)
+            in_weights, in_bias, _ = self.shards.reduce(
+                head_slopes, feature_map, loss, head, parts=parts
+            )
+            sums = in_bias @ head[0], (head[0] * in_weights).sum(axis=0)
+
+        def pull(block: Block, targets: Targets, V: RealArray) -> Gradients:
+            features = feature_map.compute(V)
+            slopes = slopes_of(targets, features, loss, head)
+            cotangent = slopes @ to_device_of(head[0], slopes)
+            in_V = feature_map.pull(V, features, targets[1], cotangent, sums)
+            in_V = in_V[:, columns].reshape(len(in_V), len(atoms), -1)
+            if traced is not None:
+                return traced(in_V, parameters)
+            at = alpha, beta, in_V
+            if are_filters(atoms):
+                return block.engine.pull_filters(block.data, atoms, *at, parameters=parameters)
+            checked = Prepared.checked(atoms)
+            back = block.engine.pullback(block.data, checked, *at, parameters=parameters)
+            return back.whitened, back.alpha, back.beta
+
+        return self.shards.reduce(pull, parts=parts)
 
     def reside(self, point: Dictionary) -> Dictionary:
         """Move atoms to the device of the data, for solvers that work there."""
@@ -238,10 +254,6 @@ def trace_rows(
     return block.engine.encode_filters(*args), pull
 
 
-def design_rows(_: Block, V: RealArray, feature_map: FeatureMap) -> RealArray:
-    return feature_map.compute(V)
-
-
 def head_slopes(
     _: Block,
     targets: Targets,
@@ -259,33 +271,3 @@ def head_slopes(
     centred = features if mean is None else features - to_device_of(mean, features)
     in_weights, in_bias = to_host(slopes.T @ centred), to_host(slopes.sum(axis=0))
     return in_weights, in_bias, float(weights @ expansion.sizes)
-
-
-def _pull(
-    block: Block,
-    targets: Targets,
-    V: RealArray,
-    feature_map: FeatureMap,
-    loss: Loss,
-    head: Head,
-    sums: tuple[RealArray, RealArray] | None,
-    dictionary: Any,
-    traced: Pull | None,
-) -> Gradients:
-    """Compute gradients in atoms, alpha and beta from one block; see `Objective.pull`."""
-    atoms, alpha, beta, columns, parameters = dictionary
-    features = feature_map.compute(V)
-    slopes = slopes_of(targets, features, loss, head)
-    cotangent = slopes @ to_device_of(head[0], slopes)
-    in_V = feature_map.pull(V, features, targets[1], cotangent, sums)
-    in_V = in_V[:, columns].reshape(len(in_V), len(atoms), -1)
-    if traced is not None:
-        return traced(in_V, parameters)
-    if are_filters(atoms):
-        return block.engine.pull_filters(
-            block.data, atoms, alpha, beta, in_V, parameters=parameters
-        )
-    gradients = block.engine.pullback(
-        block.data, Prepared.checked(atoms), alpha, beta, in_V, parameters=parameters
-    )
-    return gradients.whitened, gradients.alpha, gradients.beta

@@ -19,10 +19,11 @@ from divlearn.arrays import Indices, RealArray, on_device, to_device_of
 from divlearn.checks import check_count
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
-from divlearn.fitting.folds import Splitter
+from divlearn.fitting.folds import Splitter, split_by_fold
 from divlearn.fitting.held_out import FoldedData, prepare_once
 from divlearn.fitting.labelled import Labelled, Numbered, fit_method
 from divlearn.fitting.progress import is_interrupted, say, stoppable, track
+from divlearn.fitting.selection import average_held_out
 from divlearn.heads.losses import LOSSES, Loss, RidgeLoss, SoftmaxLoss
 from divlearn.iddl.atoms import (
     Variant,
@@ -35,10 +36,11 @@ from divlearn.iddl.base import IDDLBase
 from divlearn.iddl.judging import (
     Candidate,
     Embedded,
+    HeadFitter,
+    held_out_rows,
     name_point,
     nested_row_losses,
     search_plane,
-    solve_candidates,
     train_candidates,
 )
 from divlearn.iddl.learning import (
@@ -50,7 +52,7 @@ from divlearn.iddl.learning import (
     train_folds,
 )
 from divlearn.iddl.objective import Settings
-from divlearn.iddl.training import Joined, Split, Task, count_workers, make_task, start_model
+from divlearn.iddl.training import Joined, Split, Task, make_task, start_model
 from divlearn.sharded.blocks import Block, block_in_memory, fingerprint_block, targets_block
 from divlearn.sharded.opening import is_sharded, open_shards, open_training
 from divlearn.sharded.shards import Shards
@@ -136,6 +138,15 @@ class IDDLPredictor(IDDLBase):
         self._set_held_out(self._fit(task, draw_seed(self.random_state)), task)
         return self
 
+    def _average_held_out(
+        self, task: Task, parts: Sequence[RealArray], final: RealArray
+    ) -> tuple[RealArray, RealArray]:
+        """Held-out values of all matrices: by the choice of every fold, and by the final one."""
+        n_matrices = len(task.data.matrices)
+        rows, nested = average_held_out(parts, task.folds, n_matrices)
+        _, optimistic = average_held_out(split_by_fold(final, task.folds), task.folds, n_matrices)
+        return task.data.scatter(rows, nested), task.data.scatter(rows, optimistic)
+
     def _fit(self, task: Task, seed: int) -> Learned:
         """Train and average models of all ranks, add models of vectors, and set attributes."""
         with limit_blas(1):
@@ -186,16 +197,16 @@ class IDDLPredictor(IDDLBase):
             single = Split(task.shards, task.targets, atoms)
             if not task.folds:
                 return learn_single(single, settings, self._variant(single), [], [])
-        n_workers = count_workers(task.shards, task.targets)
         calls = [partial(task.split, fold, make_atoms) for fold in range(len(task.folds))]
-        tracked = zip(side_by_side(calls, n_workers), track(task.folds, "starts"), strict=True)
+        tracked = zip(side_by_side(calls, task.n_workers), track(task.folds, "starts"), strict=True)
         splits = [split for split, _ in tracked]
         *points, point = self._search_plane(splits, settings, task)
         variants = list(map(self._variant, splits, points))
 
         def solve(features: Sequence[RealArray]) -> list[list[Candidate]]:
             penalties = _PENALTIES if penalty is None else (penalty,)
-            return solve_candidates(splits, features, losses, penalties, task.row_losses)
+            fitter = HeadFitter(splits, features, task.row_losses)
+            return [fitter.fit(loss, penalties) for loss in losses]
 
         initial = Embedded([], [])
         if self._recipe.penalty == "cv":
@@ -204,17 +215,16 @@ class IDDLPredictor(IDDLBase):
         else:
             folds = zip(splits, variants, strict=True)
             starts = [partial(start_model, split, settings, v, task.sample) for split, v in folds]
-            initial = Embedded(*zip(*side_by_side(starts, n_workers), strict=True))
+            initial = Embedded(*zip(*side_by_side(starts, task.n_workers), strict=True))
             candidates = solve(initial.features)
             initial = _with_heads(initial, candidates[0], settings.penalty)
             if self._is_solved(min(chain(*candidates), key=attrgetter("held_out_loss")), task):
                 settings = replace(settings, max_iter=0)
         if single is not None:
             variant = self._variant(single, point)
-            return learn_single(single, settings, variant, list(chain(*candidates)), splits)
-        whole = Split(task.shards, task.targets, splits[0].atoms)
+            return learn_single(single, settings, variant, list(chain(*candidates)), task.folds)
         trained = train_folds(splits, settings, variants, initial.models)
-        return Ensemble(whole, splits, initial, candidates, trained, solve, task.row_losses).best()
+        return Ensemble(task, splits, initial, candidates, trained, solve).best()
 
     def _search_plane(
         self, splits: Sequence[Split], settings: Settings, task: Task
@@ -223,7 +233,7 @@ class IDDLPredictor(IDDLBase):
         if not self._searches_plane():
             return [None] * (len(splits) + 1)
         tied = self.divergence == "V"
-        search = partial(search_plane, splits, settings, task.row_losses, tied=tied)
+        search = partial(search_plane, splits, settings, task, tied=tied)
         points = stage("plane", search)
         say(self, f"divergences start at alpha={points[-1][0]:g}, beta={points[-1][1]:g}")
         return points
@@ -303,7 +313,7 @@ class IDDLPredictor(IDDLBase):
             self.message_ += "; all held-out matrices are right without learning"
         self.stop_reasons_, self.history_ = learned.stop_reasons, learned.history
         if learned.vector_models:
-            losses = nested_row_losses(learned.fold_choices, [held for _, held in task.folds])
+            losses = nested_row_losses(learned.fold_choices, task.folds)
             self.held_out_losses_["with models of vectors"] = task.sum_by_group(losses)
         self.n_features_in_ = task.shards.d
         say(self, f"loss {self.loss_}, penalty={self.penalty_:g}: {self.message_}")
@@ -312,9 +322,8 @@ class IDDLPredictor(IDDLBase):
         """Set losses by group, of linear heads on all divergences and on each one alone."""
         losses = {name_point(*point): values for point, values in learned.pair_losses.items()}
         if learned.fold_choices:
-            held = [rows for _, rows in task.folds]
-            losses["model"] = nested_row_losses(learned.fold_choices, held)
-            losses["chance"] = task.constant_losses(np.concatenate(held))
+            losses["model"] = nested_row_losses(learned.fold_choices, task.folds)
+            losses["chance"] = task.constant_losses(held_out_rows(task.folds))
         self.held_out_losses_ = {name: task.sum_by_group(values) for name, values in losses.items()}
 
     def _scores(self, X: ArrayLike) -> RealArray:

@@ -115,7 +115,7 @@ class Learner:
         if not usable(self.point.atoms):
             raise FloatingPointError("atoms are too close to singular; steps were too long")
         V, where = batch.encode(self.point.atoms, self.point.parameters), "on a minibatch"
-        check_finite(batch.shards.reduce(_largest, parts=[V], merge=max), "a divergence", where)
+        check_finite(float(V[0].max()), "a divergence", where)
         trial = batch.hold_head(self.point, V, self.head)
         check_finite(trial.value, "the objective", where)
         gradient = batch.gradient(trial)
@@ -209,43 +209,34 @@ def _learn_epoch(
     )
     size = max(_BATCH, objective.shards.n_matrices // _MOST_BATCHES)
     initial_count = learner.moments.count
-    args = make, size, step_size, initial_count
+
+    def learn(block: Block, targets: Targets, state: _State) -> _State:
+        """Learn from the minibatches of a block, in a random order."""
+        learner, random, eigenproblems = state
+        # The features of a minibatch without weight could not be standardised.
+        rows = np.flatnonzero(to_host(targets[1]))
+        if learner is None or not len(rows):
+            return state
+        random = deepcopy(random)  # the argument must not change
+        for batch_rows in np.array_split(random.permutation(rows), max(1, len(rows) // size)):
+            batch = take_rows(block, targets, batch_rows, make)
+            try:
+                with limit_blas(1):
+                    learner = learner.step(batch, step_size)
+            except FloatingPointError:
+                if learner.moments.count == initial_count:  # no step can have been too long
+                    raise
+                learner = None
+            eigenproblems += batch.eigenproblems
+            if learner is None:
+                break
+        return learner, random, eigenproblems
+
     last_learner, random, eigenproblems = objective.shards.fold(
-        _learn_block, (learner, random, 0), order, *args, parts=[objective.targets]
+        learn, (learner, random, 0), order, parts=[objective.targets]
     )
     objective.eigenproblems += eigenproblems
     return last_learner, random
-
-
-def _learn_block(
-    block: Block,
-    targets: Targets,
-    state: _State,
-    make: _MakeObjective,
-    size: int,
-    step_size: float,
-    initial_count: int,
-) -> _State:
-    """Learn from the minibatches of a block, in a random order."""
-    learner, random, eigenproblems = state
-    # The features of a minibatch without weight could not be standardised.
-    rows = np.flatnonzero(to_host(targets[1]))
-    if learner is None or not len(rows):
-        return state
-    random = deepcopy(random)  # the argument must not change
-    for batch_rows in np.array_split(random.permutation(rows), max(1, len(rows) // size)):
-        batch = take_rows(block, targets, batch_rows, make)
-        try:
-            with limit_blas(1):
-                learner = learner.step(batch, step_size)
-        except FloatingPointError:
-            if learner.moments.count == initial_count:  # no step can have been too long
-                raise
-            learner = None
-        eigenproblems += batch.eigenproblems
-        if learner is None:
-            break
-    return learner, random, eigenproblems
 
 
 def take_rows(block: Block, targets: Targets, rows: Indices, make: _MakeObjective) -> Objective:
@@ -265,7 +256,3 @@ def _gradient_norm(objective: Objective, learner: Learner | None) -> float:
     if learner is None:
         return np.nan
     return objective.size(projected(learner.moments.mean, objective.limits(learner.point)))
-
-
-def _largest(_: Block, V: RealArray) -> float:
-    return float(V.max())

@@ -96,6 +96,10 @@ class Task:
         return self.data.codes if isinstance(self.data, Labelled) else None
 
     @property
+    def n_workers(self) -> int:
+        return count_workers(self.shards, self.targets)
+
+    @property
     def n_classes(self) -> int:
         """Number of classes; 1 in regression."""
         return 1 if self.codes is None else self.sample_targets.shape[1]

@@ -242,9 +242,17 @@ def cluster_page(
     '3 clusters agree with the classes better than chance: the adjusted Rand index is 1.00, ...'
     """
     centers = centers_of(model)
-    sections = [_draw_centers(centers, labels)]
+    sizes = np.bincount(labels, minlength=len(centers))
+    names = [f"cluster {k}" for k in range(len(sizes))]
+    texts = [counted(size, "matrices") for size in sizes]
+    note = "The centre of every cluster, drawn as correlations; the largest cluster first."
+    sections = [matrices_section("Centres", centers, sizes, names, texts, note)]
     if classes is not None:
-        sections += [_show_scores(agreement), _cross_table(labels, classes, len(centers))]
+        note = "1 is perfect agreement. Random clusters have F1 and NMI above 0, and ARI about 0."
+        rows, title = list(agreement.items()), "Agreement with the classes"
+        formats = {"value": ".3f"}
+        scores = table_section(title, ["score", "value"], rows, note, formats=formats)
+        sections += [scores, _cross_table(labels, classes, len(centers))]
     if bics:
         curve = {"BIC": np.transpose([*bics.items()])}
         note = "Bayesian information criterion of mixtures; the lowest is best."
@@ -252,14 +260,6 @@ def cluster_page(
     if hasattr(model, "history_"):
         sections.append(_progress(model.history_))
     return Page("Clusters", headline, sections, summary)
-
-
-def _draw_centers(centers: RealArray, labels: Indices) -> Section:
-    sizes = np.bincount(labels, minlength=len(centers))
-    names = [f"cluster {k}" for k in range(len(sizes))]
-    texts = [counted(size, "matrices") for size in sizes]
-    note = "The centre of every cluster, drawn as correlations; the largest cluster first."
-    return matrices_section("Centres", centers, sizes, names, texts, note)
 
 
 def say_clusters(
@@ -300,13 +300,6 @@ def say_clusters(
         f"{counts}. Stability is the adjusted Rand index of clusters of random halves of the "
         "matrices. It says how well clusters are reproduced, not that they are separate.",
     )
-
-
-def _show_scores(agreement: Mapping[str, float]) -> Section:
-    note = "1 is perfect agreement. Random clusters have F1 and NMI above 0, and ARI about 0."
-    rows, formats = list(agreement.items()), {"value": ".3f"}
-    title = "Agreement with the classes"
-    return table_section(title, ["score", "value"], rows, note, formats=formats)
 
 
 def _cross_table(labels: Indices, classes: Labels, n_clusters: int) -> Section:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -34,7 +34,7 @@ from divlearn.sharded.blocks import (
     open_sources,
 )
 from divlearn.sharded.shards import DaskShards, MemoryShards, Parts, Shards
-from divlearn.spd import Regularize, Shrinkage, check_and_learn, learn_shrinkage, mean_eigenvalues
+from divlearn.spd import Regularize, check_and_learn, learn_shrinkage, mean_eigenvalues
 from divlearn.weights import check_weights
 
 _BLOCK_BYTES = 1 << 24
@@ -109,16 +109,6 @@ def open_shards(
     shrinkage = learn_shrinkage(regularize, partial(_mean_sizes, sources))
     name: Any = engine if dask is None else dask.engine
     make_engine = partial(get_engine, name, dask.n_threads if dask else None, accuracy)
-    return _make_shards(sources, client, make_engine, shrinkage, limit)
-
-
-def _make_shards(
-    sources: list[Source],
-    client: Any,
-    make_engine: Callable[[], Engine],
-    shrinkage: Shrinkage | None,
-    limit: float | None,
-) -> Shards:
     if client is None:
         lazy = [LazyBlock(i, source, make_engine, shrinkage) for i, source in enumerate(sources)]
         shards = Shards(_load_first(lazy, limit), in_files=limit is not None)

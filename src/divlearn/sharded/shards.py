@@ -212,10 +212,11 @@ class DaskShards(Shards):
         # Arrays in memory are sent to the workers once; Dask would warn of that.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": 2**60}):
             rows = zip((source.name for source in sources), *columns, strict=True)
-            blocks = [
-                self._submit(i, _load_block, make_engine, shrinkage, i, *row)
-                for i, row in enumerate(rows)
-            ]
+
+            def load_block(number: int, *source: Data) -> Block:
+                return LazyBlock(number, Source(*source), make_engine, shrinkage).load()
+
+            blocks = [self._submit(i, load_block, i, *row) for i, row in enumerate(rows)]
         super().__init__(blocks)
 
     def _submit(self, i: int, function: Function, *arguments: Result) -> Result:
@@ -238,12 +239,6 @@ class DaskShards(Shards):
 
     def _divide_weights(self, unit: Unit) -> None:
         self._blocks = list(self.hold(Block.reweighted, unit))
-
-
-def _load_block(
-    make_engine: Callable[[], Engine], shrinkage: Shrinkage | None, number: int, *source: Data
-) -> Block:
-    return LazyBlock(number, Source(*source), make_engine, shrinkage).load()
 
 
 def _outline(block: Block) -> tuple[int, int, int, Sum]:

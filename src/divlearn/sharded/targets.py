@@ -21,7 +21,7 @@ from divlearn.fitting.targets import (
 from divlearn.sharded.blocks import Block, block_in_memory, locate_block
 from divlearn.sharded.shards import SAMPLE, Parts, Shards, draw_rows
 from divlearn.tolerances import LEARNING_ACCURACY
-from divlearn.weights import Moments, check_total_weight, column_moments, merge_moments
+from divlearn.weights import check_total_weight, column_moments, merge_moments
 
 Targets = tuple[RealArray, RealArray]  # of a block, shape (n_matrices, n_outputs), and weights
 
@@ -31,7 +31,13 @@ def draw_sample(
 ) -> tuple[Block, RealArray, RealArray]:
     """Draw a sample of matrices into one block in memory, with targets and weights."""
     share = min(1.0, SAMPLE / count_seen(shards, targets))
-    samples = shards.map(_draw, share, seed, parts=[targets])
+
+    def draw(block: Block, targets: Targets) -> tuple[RealArray, RealArray, RealArray]:
+        outputs, weights = targets
+        rows = draw_rows(block, weights, share, seed)
+        return block.matrices[rows], outputs[rows], weights[rows]
+
+    samples = shards.map(draw, parts=[targets])
     X, sample_targets, weights = map(np.concatenate, zip(*samples, strict=True))
     dask = as_dask(engine) is not None
     local_engine = cpu_engine() if dask else get_engine(engine, accuracy=LEARNING_ACCURACY)
@@ -40,19 +46,7 @@ def draw_sample(
 
 def count_seen(shards: Shards, targets: Parts) -> int:
     """Count matrices with a weight > 0."""
-    return int(shards.reduce(_count, parts=[targets]))
-
-
-def _count(_: Block, targets: Targets) -> int:
-    return int(np.count_nonzero(targets[1]))
-
-
-def _draw(
-    block: Block, targets: Targets, share: float, seed: int
-) -> tuple[RealArray, RealArray, RealArray]:
-    outputs, weights = targets
-    rows = draw_rows(block, weights, share, seed)
-    return block.matrices[rows], outputs[rows], weights[rows]
+    return int(shards.reduce(lambda _, targets: np.count_nonzero(targets[1]), parts=[targets]))
 
 
 def label_shards(
@@ -60,18 +54,29 @@ def label_shards(
 ) -> tuple[Parts, Block, Labelled]:
     """Compute indicators of classes and weights next to the blocks; also draw a sample."""
     classes = shards.reduce(_classes, merge=join_classes)
-    counts, totals = shards.reduce(_class_sums, classes)
+
+    def count(block: Block) -> tuple[RealArray, RealArray]:
+        codes, used = _codes(block, classes)
+        counts = np.bincount(codes[used], minlength=len(classes)).astype(float)
+        return counts, np.bincount(codes[used], block.weights[used], len(classes)).astype(float)
+
+    counts, totals = shards.reduce(count)
     factors = class_factors(class_weight, classes, counts)
     with np.errstate(over="ignore"):
         totals = factors * totals
     used = keep_classes(classes, counts, totals)
     check_total_weight(totals)
-    classes = classes[used]
-    targets = shards.hold(_indicators, classes, factors[used], float(totals.sum()))
+    kept, factors, total = classes[used], factors[used], float(totals.sum())
+
+    def indicate(block: Block) -> Targets:
+        codes, used = _codes(block, kept)
+        return np.eye(len(kept))[codes], np.where(used, block.weights * factors[codes] / total, 0)
+
+    targets = shards.hold(indicate)
     block, indicators, weights = draw_sample(shards, targets, engine, seed)
     codes = indicators.argmax(axis=1)
     rows = np.arange(len(codes))
-    data = Labelled(block.matrices, weights, rows, classes[codes], None, codes, classes, weights)
+    data = Labelled(block.matrices, weights, rows, kept[codes], None, codes, kept, weights)
     return targets, block, data
 
 
@@ -88,31 +93,30 @@ def _codes(block: Block, classes: Labels) -> tuple[Indices, NDArray[np.bool_]]:
     return codes, (classes[codes] == labels) & (block.weights > 0)
 
 
-def _class_sums(block: Block, classes: Labels) -> tuple[RealArray, RealArray]:
-    codes, used = _codes(block, classes)
-    counts = np.bincount(codes[used], minlength=len(classes)).astype(float)
-    totals: RealArray = np.bincount(codes[used], block.weights[used], len(classes)).astype(float)
-    return counts, totals
-
-
-def _indicators(
-    block: Block, classes: Labels, factors: RealArray, total: float
-) -> tuple[RealArray, RealArray]:
-    codes, used = _codes(block, classes)
-    return np.eye(len(classes))[codes], np.where(used, block.weights * factors[codes] / total, 0)
-
-
 def number_shards(shards: Shards, engine: str | Engine, seed: int) -> tuple[Parts, Block, Numbered]:
     """Compute standardized numbers and weights next to the blocks; also draw a sample."""
-    _, power = np.frexp(shards.reduce(_largest, merge=np.maximum))
-    (total, mean, squares), single = shards.reduce(_number_moments, power, merge=_merge_numbers)
+    largest, n_axes = shards.reduce(
+        lambda block: (np.abs(_columns(block)).max(axis=0, initial=0.0), block.y.ndim),
+        merge=lambda first, second: (np.maximum(first[0], second[0]), first[1]),
+    )
+    # Divided by powers of two, so that squares neither overflow nor underflow.
+    _, power = np.frexp(largest)
+    total, mean, squares = shards.reduce(
+        lambda block: column_moments(np.ldexp(_columns(block), -power), block.weights),
+        merge=merge_moments,
+    )
     deviation = np.sqrt(squares / total)
     scale = np.where(deviation > ROUNDING, deviation, 1)
-    targets = shards.hold(_scaled, power, mean, scale, total)
-    mean, scale = np.ldexp(mean, power), np.ldexp(scale, power)
+    targets = shards.hold(
+        lambda block: (
+            (np.ldexp(_columns(block), -power) - mean) / scale,
+            block.weights / total,
+        )
+    )
     block, standardized, weights = draw_sample(shards, targets, engine, seed)
-    y, rows = standardized[:, 0] if single else standardized, np.arange(len(standardized))
-    data = Numbered(block.matrices, weights, rows, y, None, standardized, mean, scale)
+    y, rows = standardized[:, 0] if n_axes == 1 else standardized, np.arange(len(standardized))
+    units = np.ldexp(mean, power), np.ldexp(scale, power)
+    data = Numbered(block.matrices, weights, rows, y, None, standardized, *units)
     return targets, block, data
 
 
@@ -121,30 +125,3 @@ def _columns(block: Block) -> RealArray:
         y = check_numbers(block.y, len(block))
     columns = y[:, None] if y.ndim == 1 else y
     return np.where(block.weights[:, None] > 0, columns, 0.0)  # weight 0: not a sample
-
-
-def _largest(block: Block) -> RealArray:
-    """Return the largest absolute value of every column."""
-    return np.abs(_columns(block)).max(axis=0, initial=0.0)
-
-
-def _shrunk(block: Block, power: Indices) -> RealArray:
-    """Divide numbers by powers of two, so that squares neither overflow nor underflow."""
-    return np.ldexp(_columns(block), -power)
-
-
-def _number_moments(block: Block, power: Indices) -> tuple[Moments, bool]:
-    assert block.y is not None
-    return column_moments(_shrunk(block, power), block.weights), block.y.ndim == 1
-
-
-def _merge_numbers(
-    first: tuple[Moments, bool], second: tuple[Moments, bool]
-) -> tuple[Moments, bool]:
-    return merge_moments(first[0], second[0]), first[1]
-
-
-def _scaled(
-    block: Block, power: Indices, mean: RealArray, scale: RealArray, total: float
-) -> tuple[RealArray, RealArray]:
-    return (_shrunk(block, power) - mean) / scale, block.weights / total
