@@ -8,7 +8,7 @@ from conftest import wishart
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divlearn import check_spd
+from divlearn import DivergenceMDM, IDDLTransformer, check_spd
 from divlearn.judge import examine
 
 
@@ -137,3 +137,26 @@ def test_numbers_are_no_classes():
     assert kinds(found)["numbers"] == list(range(1, 11))
     assert "classes of one" not in kinds(found)
     assert not found.classes
+
+
+@pytest.mark.parametrize(
+    ("labels", "are_numbers"),
+    [
+        (np.array([0.5, 1.0, 2.0, 1.0, 2.0]), True),
+        (np.array([0.5, 1.0, 2.0, 1.0, 2.0], dtype=np.float32), True),
+        (np.array([1.0, 2.0, 1e15, 1e15, 2.0]), False),
+        (np.array([1, 2, 2, 2, 1]), False),
+        (np.array(["0.5", "1", "1", "0.5", "1"]), False),
+    ],
+    ids=["fractions", "single", "large", "whole", "text"],
+)
+def test_everyone_tells_numbers_from_classes_alike(labels, are_numbers):
+    X = np.stack([np.diag([1.0 + i, 1.0]) for i in range(len(labels))])
+    assert ("numbers" in kinds(examine(X, labels))) == are_numbers
+    learner = IDDLTransformer(2, max_iter=0, rank="full").fit(X, labels)
+    assert hasattr(learner.models_[0], "head")
+    if are_numbers:
+        with pytest.raises(ValueError, match=r"continuous\. y holds 0\.5"):
+            DivergenceMDM().fit(X, labels)
+    else:
+        DivergenceMDM().fit(X, labels)

@@ -82,8 +82,9 @@ class CalibratedClassifier(Wrapped, HeldOutClassifier[tuple[()]]):
     Parameters
     ----------
     estimator : classifier or pipeline
-        It takes matrices, shape (n_matrices, d, d), and has `predict_proba` or `decision_function`.
-        Sample weights and groups are passed to it if its `fit` takes them.
+        It takes matrices, shape (n_matrices, d, d), and has `decision_function` or `predict_proba`;
+        the former is preferred, as in scikit-learn's CalibratedClassifierCV. Sample weights and
+        groups are passed to it if its `fit` takes them.
     cv : int or splitter, default=4
     random_state : int, RandomState or None, default=None
         Shuffles the folds.
@@ -111,11 +112,11 @@ class CalibratedClassifier(Wrapped, HeldOutClassifier[tuple[()]]):
     """
 
     def _check_parameters(self) -> None:
-        methods = "predict_proba", "decision_function"
+        methods = "decision_function", "predict_proba"
         scores = any(hasattr(self.estimator, name) for name in methods)
         if not (hasattr(self.estimator, "fit") and scores):
             raise ValueError(
-                f"{self.estimator!r} must have fit, and predict_proba or decision_function; pass a "
+                f"{self.estimator!r} must have fit, and decision_function or predict_proba; pass a "
                 "classifier that has"
             )
 
@@ -131,7 +132,7 @@ class CalibratedClassifier(Wrapped, HeldOutClassifier[tuple[()]]):
 
     def _decide(self, model: BaseEstimator, training: FoldedData, number: int) -> RealArray:
         scores = super()._decide(model, training, number)
-        if len(self.classes_) == 3 and not hasattr(model, "predict_proba"):  # and 3 pairs
+        if len(self.classes_) == 3 and hasattr(model, "decision_function"):  # and 3 pairs
             predicted = model.predict(self._held_matrices(training, number))
             agreement = np.mean(self.classes_[scores.argmax(axis=1)] == predicted)
             if agreement < 0.5:
@@ -145,7 +146,8 @@ class CalibratedClassifier(Wrapped, HeldOutClassifier[tuple[()]]):
 
 def _score(model: BaseEstimator, matrices: RealArray) -> RealArray:
     """Return scores of the classes of a model, shape (n_matrices, n_classes)."""
-    if hasattr(model, "predict_proba"):
+    # Decisions come first: probabilities of scores in a tiny unit are equal up to rounding.
+    if not hasattr(model, "decision_function"):
         return np.log(np.maximum(model.predict_proba(matrices), _LOWEST))
     decisions = np.asarray(model.decision_function(matrices))
     return np.stack([-decisions, decisions], axis=1) / 2 if decisions.ndim == 1 else decisions

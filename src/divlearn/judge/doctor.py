@@ -11,6 +11,7 @@ from divlearn import tolerances
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import check_sortable
 from divlearn.datasets.dataset import find_copies
+from divlearn.fitting.targets import find_fractions
 from divlearn.judge.answer import Summarised
 from divlearn.spd import CANCELLING, find_not_definite, rows_cancel
 from divlearn.text import counted
@@ -229,8 +230,7 @@ def _examine_classes(labels: Labels, names: Labels, counts: Indices) -> list[Fin
     if len(names) == 1:
         text, advice = f"all are of class {names[0]}", "pass more classes, or no labels"
         return [_make_finding("one class", np.arange(len(labels)), text, advice)]
-    if labels.dtype.kind == "f" and np.any(names != np.round(names)):
-        rows = np.flatnonzero(labels != np.round(labels))
+    if len(rows := find_fractions(labels)):
         text = f"labels hold {labels[rows[0]]:g}, which classifiers refuse"
         advice = "predict such numbers with a regressor, such as SPDRegressor, or pass text"
         return [_make_finding("numbers", rows, text, advice)]

@@ -33,6 +33,7 @@ from divlearn.judge import significance
 from divlearn.judge.answer import Summarised, say_how_many
 from divlearn.judge.significance import SIGNIFICANT, PairedComparison
 from divlearn.spd import check_spd
+from divlearn.text import say_p
 
 _FoldResult = tuple[Indices, float]  # held-out predictions of a fold, and seconds
 
@@ -160,8 +161,8 @@ class Evaluation(Summarised):
             units = significance.name_units(self.groups, self.rows)
             least = significance.least_above_chance(self.codes, self.groups)
             return (
-                f"{text} No classifier is significantly better than chance (p = "
-                f"{self.p_chance:.2g} by t-tests of balanced accuracies)."
+                f"{text} No classifier is significantly better than chance ("
+                f"{say_p(self.p_chance)} by t-tests of balanced accuracies)."
                 f"{significance.say_too_few(len(self.predictions) * least, units)}"
             )
         ties = [row.name for row in others if row.versus_best.p_value >= SIGNIFICANT]
@@ -170,7 +171,7 @@ class Evaluation(Summarised):
             verdict = (
                 f"All others are significantly worse. The next is {others[0].name}, "
                 f"{100 * paired.difference:.1f} +- {100 * paired.standard_error:.1f} points behind "
-                f"(p = {paired.p_value:.2g})"
+                f"({say_p(paired.p_value)})"
             )
         elif len(ties) == len(others):
             verdict = "No other is significantly worse"

@@ -34,7 +34,7 @@ from divlearn.report.sections import (
     text_section,
 )
 from divlearn.spd import check_spd
-from divlearn.text import counted
+from divlearn.text import counted, say_p
 
 _BASELINES = ("1-NN, AIRM", "linear SVM, log-Euclidean")
 _MAX_COMPARED = 3000  # matrices that baselines are fitted to; pairs of more take minutes
@@ -115,7 +115,7 @@ def _say_accuracy(evaluation: Evaluation) -> str:
     return (
         f"{name} has an accuracy of {evaluation.accuracy(name):.1%} on {len(evaluation.rows)} "
         f"held-out matrices of {len(np.unique(evaluation.codes))} classes, {verdict} "
-        f"(p = {p_value:.2g})."
+        f"({say_p(p_value)})."
     )
 
 
@@ -291,7 +291,7 @@ def say_clusters(
         return (
             f"{len(sizes)} clusters agree with the classes {verdict}: the adjusted Rand index is "
             f"{index:.2f}, where 1 is perfect and 0 is chance.",
-            f"{counts}; p = {p_value:.2g} by a permutation test.",
+            f"{counts}; {say_p(p_value)} by a permutation test.",
         )
     if math.isnan(stability):
         return f"There are {len(sizes)} clusters.", f"{counts}."
