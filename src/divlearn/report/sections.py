@@ -66,8 +66,8 @@ def table_section(
     anchors: Sequence[str] = (),
 ) -> Section:
     """Make a table; None and NaN are missing and sorted last, a pair is a value and its error."""
-    # ``bold`` are indices of rows, ``formats`` are formats of numbers by heading, and ``anchors`` are
-    # the ids that the first cells of rows link to.
+    # ``bold`` are indices of rows, ``formats`` those of numbers by heading, and ``anchors`` the ids
+    # that the first cells of rows link to.
     numeric = [_is_numeric([row[column] for row in rows]) for column in range(len(headings))]
     specs, bold_rows = [(formats or {}).get(heading, "") for heading in headings], set(bold)
     cells = [
