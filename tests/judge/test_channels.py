@@ -244,3 +244,12 @@ def test_a_matrix_held_out_twice_counts_once():
     np.testing.assert_allclose(twice.p_values, once.p_values, atol=0.02)
     assert "on 40 held-out matrices" in twice.summary()
     assert "test over matrices" in page_of(twice).sections[0].note
+
+
+def test_a_small_class_is_in_every_fold(data):
+    """With 3 matrices of a class there are 3 folds, so that each holds out both classes."""
+    X, y = data
+    rows = np.r_[:40, 200:203]
+    found = channel_importance(DivergenceMDM(), X[rows], y[rows], NAMES)
+    assert found.message == "all 3 folds completed"
+    assert found.n_matrices == 43

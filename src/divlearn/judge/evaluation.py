@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +17,7 @@ from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.metrics import confusion_matrix
 
 from divlearn.arrays import Indices, Labels, RealArray
+from divlearn.datasets.dataset import find_copies
 from divlearn.descriptors import Regularize
 from divlearn.fitting.folds import (
     Fold,
@@ -33,7 +35,7 @@ from divlearn.judge import significance
 from divlearn.judge.answer import Summarised, say_how_many
 from divlearn.judge.significance import SIGNIFICANT, PairedComparison
 from divlearn.spd import check_spd
-from divlearn.text import say_p
+from divlearn.text import counted, say_p
 
 _FoldResult = tuple[Indices, float]  # held-out predictions of a fold, and seconds
 
@@ -245,7 +247,25 @@ def check_folded(
     matrices = np.asarray(X, dtype=dtype)
     data = label(matrices, y, np.ones(len(matrices)), None, groups)
     data.require_two("drop the class, or pass more of it")
+    warn_of_copies(data)
     return data
+
+
+def warn_of_copies(data: Labelled) -> None:
+    """Warn if copies of a matrix may be in training and test data."""
+    groups = np.arange(len(data.y)) if data.groups is None else data.groups
+    apart = [
+        rows for rows in find_copies(data.matrices) if len(set(groups[list(rows)].tolist())) > 1
+    ]
+    if apart:
+        first, second, *_ = apart[0]
+        warnings.warn(
+            f"X repeats {counted(len(apart), 'matrices')}, such as X[{first}] in X[{second}]: with "
+            "copies in training and test data accuracies are too high and p-values too small; drop "
+            "copies, or pass groups that keep them together",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _cross_validate(
