@@ -9,7 +9,13 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import LeaveOneOut, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 
-from divlearn import DivergenceKNN, DivergenceMDM, channel_importance, evaluate
+from divlearn import (
+    DivergenceKNN,
+    DivergenceMDM,
+    TangentRegressor,
+    channel_importance,
+    evaluate,
+)
 from divlearn.datasets import make_wishart_clusters
 from divlearn.judge.channels import permute_channels
 from divlearn.report import ChannelImportanceDisplay, page_of
@@ -200,6 +206,12 @@ def test_places_of_channels_are_whole_numbers(data):
     for indices in ([1.9], ["C3"]):
         with pytest.raises(TypeError, match=r"channels=.* must hold indices of rows for each name"):
             channel_importance(DivergenceMDM(), *data, {"left": indices})
+
+
+def test_regressors_are_refused(data):
+    """No number is a class: all predictions were wrong."""
+    with pytest.raises(ValueError, match="estimator is a TangentRegressor, which predicts numbers"):
+        channel_importance(TangentRegressor(), *data)
 
 
 def test_a_single_channel_is_refused(data):

@@ -240,3 +240,9 @@ def test_copies_in_training_and_test_data_are_told(judge):
     with pytest.warns(UserWarning, match="X repeats 1 matrix, such"):
         judge(twice[:31], labels[:31], groups=np.arange(31) // 2, cv=2)
     judge(twice, labels, groups=groups, cv=2)  # together
+
+
+def test_names_that_are_not_compared(data):
+    found = evaluate(*data, CLASSIFIERS, cv=2)
+    with pytest.raises(ValueError, match="name='mdm' must be one of near, mean"):
+        found.compare("near", "mdm")

@@ -20,7 +20,7 @@ from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.progress import is_interrupted, print_progress, stoppable, track, user_call
 from divlearn.judge import significance
 from divlearn.judge.answer import Summarised, say_how_many
-from divlearn.judge.evaluation import check_folded, fit_fold, regularize_fold
+from divlearn.judge.evaluation import check_classifier, check_folded, fit_fold, regularize_fold
 from divlearn.judge.significance import SIGNIFICANT
 
 Channels = Sequence[str] | Mapping[str, Sequence[int]]
@@ -205,6 +205,7 @@ def channel_importance(
     n_repeats = check_count(n_repeats, "n_repeats")
     if method == "drop":
         n_repeats = 0
+    check_classifier(estimator, "estimator")
     data = check_folded(X, y, groups, regularize)
     sets = _check_channels(channels, data.matrices.shape[-1])
     with user_call(), print_progress("channel_importance", verbose):

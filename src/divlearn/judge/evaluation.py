@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.metrics import confusion_matrix
 
 from divlearn.arrays import Indices, Labels, RealArray
+from divlearn.checks import check_name
 from divlearn.datasets.dataset import find_copies
 from divlearn.descriptors import Regularize
 from divlearn.fitting.folds import (
@@ -91,6 +92,7 @@ class Evaluation(Summarised):
 
     def correct(self, name: str) -> NDArray[np.bool_]:
         """Whether each matrix is classified right, shape (n_matrices,)."""
+        check_name(name, "name", self.predictions)
         return self.predictions[name] == self.codes
 
     def accuracy(self, name: str) -> float:
@@ -227,15 +229,20 @@ def evaluate(
     if not isinstance(classifiers, Mapping) or not classifiers:
         raise ValueError(f"classifiers={classifiers!r} must be a dict of >= 1 estimators by name")
     for name, classifier in classifiers.items():
-        if isinstance(classifier, BaseEstimator) and is_regressor(classifier):
-            raise ValueError(
-                f"classifiers[{name!r}] is a {type(classifier).__name__}, which predicts numbers, "
-                "must predict classes; judge regressors by "
-                'sklearn.model_selection.cross_validate(model, X, y, scoring="r2")'
-            )
+        check_classifier(classifier, f"classifiers[{name!r}]")
     data = check_folded(X, y, groups, regularize)
     with user_call(), print_progress("evaluate", verbose):
         return _cross_validate(classifiers, data, data.folds(cv, random_state), regularize)
+
+
+def check_classifier(estimator: object, name: str) -> None:
+    """Raise if an estimator predicts numbers, of which none would be right."""
+    if isinstance(estimator, BaseEstimator) and is_regressor(estimator):
+        raise ValueError(
+            f"{name} is a {type(estimator).__name__}, which predicts numbers, must predict classes; "
+            "judge regressors by "
+            'sklearn.model_selection.cross_validate(model, X, y, scoring="r2")'
+        )
 
 
 def check_folded(
