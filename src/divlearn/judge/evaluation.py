@@ -239,8 +239,8 @@ def check_classifier(estimator: object, name: str) -> None:
     """Raise if an estimator predicts numbers, of which none would be right."""
     if isinstance(estimator, BaseEstimator) and is_regressor(estimator):
         raise ValueError(
-            f"{name} is a {type(estimator).__name__}, which predicts numbers, must predict classes; "
-            "judge regressors by "
+            f"{name} is a {type(estimator).__name__}, which predicts numbers, must predict "
+            "classes; judge regressors by "
             'sklearn.model_selection.cross_validate(model, X, y, scoring="r2")'
         )
 
