@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import get_scorer, roc_auc_score
+from sklearn.metrics import get_scorer, log_loss, roc_auc_score
 from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -23,7 +23,7 @@ from divlearn.fitting.calibration import calibrate, log_probabilities
 from divlearn.fitting.folds import fit_grouped
 from divlearn.fitting.labelled import label
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training, choose, coordinate_grid
-from divlearn.nearest import DivergenceMDM
+from divlearn.nearest import DivergenceKNN, DivergenceMDM
 
 
 def flat(X):
@@ -250,3 +250,15 @@ def test_decisions_of_means_are_those_of_probabilities(n_classes):
         assert get_scorer("roc_auc")(tiny, 1e-12 * X, y) == pytest.approx(area)
     else:
         np.testing.assert_allclose(softmax(scores, axis=1), probabilities, atol=1e-12)
+
+
+def test_votes_of_zero_do_not_flatten_probabilities():
+    """Their logarithms say too much: no temperature suited them, and probabilities were equal."""
+    X, y = make_wishart_clusters(3, 70, 4, separation=2, random_state=1)
+    train, test = slice(0, 60), slice(60, None)
+    neighbours = DivergenceKNN(5)
+    found = CalibratedClassifier(neighbours, random_state=0).fit(X[train], y[train])
+    smoothed = 1 + 5 * neighbours.fit(X[train], y[train]).predict_proba(X[test])  # by Laplace
+    expected = log_loss(y[test], smoothed / smoothed.sum(axis=1, keepdims=True))
+    assert expected < np.log(3) - 0.1
+    assert log_loss(y[test], found.predict_proba(X[test])) < expected + 0.02

@@ -17,7 +17,9 @@ from divlearn.fitting.held_out import FoldedData, Grid
 from divlearn.fitting.labelled import MatricesMixin
 from divlearn.fitting.training import HeldOutClassifier, HeldOutRegressor
 
-_LOWEST = 1e-12  # of a probability
+# Shares of a uniform distribution that probabilities are mixed with, of which calibration chooses
+# one: votes of neighbours or trees are often zero, and their logarithms say too much.
+_UNIFORM = (1e-12, 1e-3, 1e-1)
 
 
 class Wrapped(MatricesMixin):
@@ -145,10 +147,11 @@ class CalibratedClassifier(Wrapped, HeldOutClassifier[tuple[()]]):
 
 
 def _score(model: BaseEstimator, matrices: RealArray) -> RealArray:
-    """Return scores of the classes of a model, shape (n_matrices, n_classes)."""
+    """Return scores of the classes of a model, (n_matrices, n_classes), or several forms."""
     # Decisions come first: probabilities of scores in a tiny unit are equal up to rounding.
     if not hasattr(model, "decision_function"):
-        return np.log(np.maximum(model.predict_proba(matrices), _LOWEST))
+        shares, p = np.array(_UNIFORM), np.asarray(model.predict_proba(matrices))[..., None]
+        return np.log((1 - shares) * p + shares / p.shape[1])
     decisions = np.asarray(model.decision_function(matrices))
     return np.stack([-decisions, decisions], axis=1) / 2 if decisions.ndim == 1 else decisions
 
