@@ -217,6 +217,13 @@ def _join_compiled(cls: object, args: Sequence[object], *state: object) -> objec
     return _set_state(cls(*args), *state)
 
 
+def _join_times(kind: str, numbers: np.ndarray) -> np.ndarray:
+    times = np.dtype(kind)
+    if times.kind not in "mM":
+        raise Damage(f"its tree has times of type {kind!r:.80}")
+    return _expect(numbers, np.ndarray).view(times)
+
+
 def _expect(value: Any, cls: type) -> Any:
     if not isinstance(value, cls):
         raise Damage(f"its tree has {type(value).__name__} in place of {cls.__name__}")
@@ -257,6 +264,11 @@ _CODECS: Mapping[str, _Codec] = {
         np.ndarray,
         lambda v: (v.shape, *v.flat) if v.dtype == object else None,
         lambda shape, *parts: np.fromiter(parts, object, len(parts)).reshape(shape),
+    ),
+    "times": _Codec(
+        np.ndarray,
+        lambda v: (v.dtype.str, v.view(np.int64)) if v.dtype.kind in "mM" else None,
+        _join_times,
     ),
     "records": _Codec(  # the bytes of each record, as text of the same size
         np.ndarray,

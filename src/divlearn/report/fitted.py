@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.metrics import adjusted_rand_score
 
@@ -13,6 +14,7 @@ from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.cluster.agreement import centers_of, p_agreement
 from divlearn.divergence import pairwise_abld
 from divlearn.fitting.folds import count_groups
+from divlearn.hermitian import from_real_form, is_complex, real_form
 from divlearn.iddl import IDDLClassifier
 from divlearn.judge.evaluation import (
     Evaluation,
@@ -45,16 +47,16 @@ _MAX_CLASSES = 30  # columns of a table
 
 
 def classifier_page(
-    model: BaseEstimator, X: RealArray, y: Labels, groups: Labels | None = None
+    model: BaseEstimator, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
 ) -> Page:
     """Make the page of a fitted classifier.
 
     Parameters
     ----------
     model : estimator, fitted
-    X : ndarray, shape (n_matrices, d, d), training data.
-    y : ndarray, shape (n_matrices,)
-    groups : ndarray, shape (n_matrices,), optional, matrices that its folds kept together.
+    X : array-like, shape (n_matrices, d, d), training data.
+    y : array-like, shape (n_matrices,)
+    groups : array-like, shape (n_matrices,), optional, matrices that its folds kept together.
 
     Notes
     -----
@@ -69,7 +71,10 @@ def classifier_page(
     >>> classifier_page(model, X, y).sentence
     'DivergenceKernelClassifier has an accuracy of ...% on 60 held-out matrices of 3 classes, ...'
     """
-    X = check_spd(X, regularize=getattr(model, "shrinkage_", None), ndim=3)
+    is_hermitian, y = is_complex(X), np.asarray(y)
+    X = check_spd(real_form(X), regularize=getattr(model, "shrinkage_", None), ndim=3)
+    X = from_real_form(X) if is_hermitian else X
+    groups = None if groups is None else np.asarray(groups)
     name, classes = type(model).__name__, model.classes_
     sentence = f"{name} was fitted to {len(classes)} classes."
     sections: list[Section] = []
@@ -120,7 +125,8 @@ def _say_accuracy(evaluation: Evaluation) -> str:
 
 
 def iddl_sections(model: IDDLClassifier, X: RealArray, plane: PlaneMap | None) -> list[Section]:
-    nearest = pairwise_abld(X, model.atoms_, alpha=0.0, beta=0.0).argmin(axis=1)
+    forms = real_form(X, always=model.hermitian_)  # as atoms are
+    nearest = pairwise_abld(forms, model.atoms_, alpha=0.0, beta=0.0).argmin(axis=1)
     note = "Small marks are the learned divergences of atoms."
     points, n_atoms = learned_points(model), len(model.atoms_)
     pairs = np.reshape([point[:2] for point in points], (n_atoms, -1, 2)).tolist()
