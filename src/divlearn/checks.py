@@ -1,7 +1,7 @@
 """Checks of parameters, labels and results of estimators, and of optional packages."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module
 from numbers import Integral
 from typing import Any, TypeGuard
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import column_or_1d
 
-from divlearn.arrays import Labels
+from divlearn.arrays import Indices, Labels
 
 RandomState = int | np.random.RandomState | None
 ClassWeight = Mapping[Any, float] | str | None
@@ -40,17 +40,40 @@ def as_column(values: ArrayLike, *, warn: bool = False) -> Labels:
 
 def check_sortable(labels: Labels, name: str) -> None:
     """Raise if labels cannot be sorted: one is missing, or only some are text."""
+    missing = _find_missing(labels)
+    if len(missing):
+        index = int(missing[0])
+        raise ValueError(
+            f"{name}[{index}] is {labels.flat[index]!s}, must be a number or text; drop the "
+            "samples where it is not known"
+        )
     if labels.dtype != object:
         return
-    for index, label in enumerate(labels.flat):
-        if not isinstance(label, str) and str(label) in _MISSING:
-            raise ValueError(
-                f"{name}[{index}] is {label}, must be a number or text; drop the samples where it "
-                "is not known"
-            )
-    is_text = [isinstance(label, str) for label in labels.flat]
-    if any(is_text) and not all(is_text):
+    if len(set(map(_is_text, labels.flat))) > 1:
         raise ValueError(f"{name} is text for some samples only; convert all entries to str")
+
+
+def check_same_kind(labels: Labels, known: Iterable[object], name: str) -> None:
+    """Raise if labels are text and those of `fit` are not, or conversely: none would be equal."""
+    earlier = [label for label in known if label is not None]
+    if not len(labels) or not earlier or _is_text(labels[0]) == _is_text(earlier[0]):
+        return
+    first, second = (("text" if _is_text(v) else "not text") for v in (labels[0], earlier[0]))
+    raise ValueError(
+        f"{name} hold {labels.tolist()[0]!r}, which is {first}, but those in fit hold "
+        f"{earlier[0]!r}, which is {second}; pass {name} of the same type"
+    )
+
+
+def _find_missing(labels: Labels) -> Indices:
+    if labels.dtype != object:
+        return np.flatnonzero(labels != labels)  # true for NaN and NaT
+    known = (isinstance(label, str) or str(label) not in _MISSING for label in labels.flat)
+    return np.flatnonzero(~np.fromiter(known, bool, labels.size))
+
+
+def _is_text(label: object) -> bool:
+    return isinstance(label, str)
 
 
 def check_number(value: object, name: str, *, positive: bool = False, word: str = "") -> None:

@@ -351,6 +351,10 @@ def test_evaluate(capsys, data):
     assert len(found["classifiers"]) == 4
     assert not found["interrupted"]
     assert found["message"] == "all 3 folds completed"
+    _, found = run_json(
+        capsys, *arguments[:4], "--only", "MDM", "--only", "knn"
+    )  # as in fit --model
+    assert len(found["classifiers"]) == 4
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,7 @@ def _fitted(capsys):
         ("two.npz", "it holds a (64,) int64, b (64,) int64, must hold one array"),
         ("latin.txt", "latin.txt: byte 0 is not UTF-8; save it as text in UTF-8"),
         ("objects.npy", "objects are never unpickled"),
+        ("days.npy", "days.npy: matrices holds times, must hold numbers or text; save them with"),
         ("model.npz", "must hold one array"),
     ],
 )
@@ -169,6 +170,7 @@ def test_groups_that_cannot_be_used(capsys, folder, groups, message):
     Path("wide.csv").write_text("a,b\n" * 64)
     np.savez("two.npz", a=np.arange(64), b=np.arange(64))
     Path("latin.txt").write_bytes(b"\xfc\n" * 64)
+    np.save("days.npy", np.arange(64).astype("datetime64[D]"))
     np.save("objects.npy", np.array([None] * 64), allow_pickle=True)
     np.savez("model.npz")
     assert main(["which", "named.npz", "--groups", groups]) == 1

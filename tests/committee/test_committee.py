@@ -270,9 +270,9 @@ def test_two_matrices_of_each_class_are_enough():
     X, y = make_wishart_clusters(3, 2, 3, separation=6, random_state=0)
     model = SPDClassifier(("tangent logistic", "tangent lda"), random_state=0).fit(X, y)
     assert list(model.members_) == ["tangent logistic"]
-    assert model.message_ == (
+    assert model.message_.startswith(
         "1 of 2 members were fitted; tangent lda was left out: no class has two different "
-        "matrices in every training part"
+        "matrices in every training part, but one must have"
     )
     with pytest.raises(ValueError, match=r"no member could be fitted: tangent lda was left out"):
         SPDClassifier(("tangent lda",)).fit(X, y)

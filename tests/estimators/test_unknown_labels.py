@@ -49,6 +49,19 @@ def test_labels(name):
         LABELLED[name](X, y)
 
 
+@pytest.mark.parametrize("name", LABELLED)
+@pytest.mark.parametrize(
+    "y", [np.array([0.0, np.nan]), np.array(["2026-01-01", "NaT"], "M8[D]")], ids=["NaN", "NaT"]
+)
+def test_missing_numbers_and_days(name, y):
+    """A day that is missing was a class of its own."""
+    first, missing = int(np.flatnonzero(CODES)[0]), str(y[1])
+    with pytest.raises(
+        ValueError, match=rf"\[{first}\] is {missing}, must be a number or text; drop"
+    ):
+        LABELLED[name](X, y[CODES])
+
+
 def test_labels_on_shards():
     y = np.array(["bark", None], dtype=object)[CODES]
     with pytest.raises(ValueError, match=r"shard 0: y\[\d\] is None, must be a number or text"):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import expit, softmax
 from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import get_scorer, log_loss, roc_auc_score
 from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -21,6 +23,7 @@ from divlearn.fitting.calibration import calibrate, log_probabilities
 from divlearn.fitting.folds import fit_grouped
 from divlearn.fitting.labelled import label
 from divlearn.fitting.training import Grid, HeldOutClassifier, Training, choose, coordinate_grid
+from divlearn.nearest import DivergenceKNN, DivergenceMDM
 
 
 def flat(X):
@@ -211,7 +214,7 @@ def test_a_search_gets_groups_and_a_last_step_weights():
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        ([("mine", FunctionTransformer())], "must have fit, and predict_proba"),
+        ([("mine", FunctionTransformer())], "must have fit, and decision_function"),
         ([("tangent lda", pipeline())], "must be a new name and a classifier"),
         (["tangent lda", "tangent lda"], "'tangent lda' is named twice"),
         ([("a", pipeline()), ("a", pipeline())], "'a' is named twice"),
@@ -220,3 +223,42 @@ def test_a_search_gets_groups_and_a_last_step_weights():
 def test_bad_members(data, members, message):
     with pytest.raises(ValueError, match=message):
         SPDClassifier(members).fit(*data)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("divergence", ["euclidean", "wasserstein"])
+def test_scores_are_calibrated_in_their_own_unit(n_classes, divergence):
+    """As divergences of EEG in volts, of which probabilities are equal up to rounding."""
+    X, y = make_wishart_clusters(n_classes, 40, 3, separation=4, random_state=1)
+    model = CalibratedClassifier(DivergenceMDM(divergence), random_state=0)
+    expected = model.fit(X[::2], y[::2]).predict_proba(X[1::2])
+    assert model.score(X[1::2], y[1::2]) > 0.6
+    for unit in (1e-12, 1e12):
+        found = model.fit(unit * X[::2], y[::2]).predict_proba(unit * X[1::2])
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_decisions_of_means_are_those_of_probabilities(n_classes):
+    X, y = make_wishart_clusters(n_classes, 20, 3, separation=2, random_state=0)
+    model = DivergenceMDM(class_weight={0: 3}).fit(X, y)
+    scores, probabilities = model.decision_function(X), model.predict_proba(X)
+    if n_classes == 2:
+        np.testing.assert_allclose(expit(scores), probabilities[:, 1], atol=1e-12)
+        tiny = DivergenceMDM("euclidean").fit(1e-12 * X, y)
+        area = roc_auc_score(y, DivergenceMDM("euclidean").fit(X, y).decision_function(X))
+        assert get_scorer("roc_auc")(tiny, 1e-12 * X, y) == pytest.approx(area)
+    else:
+        np.testing.assert_allclose(softmax(scores, axis=1), probabilities, atol=1e-12)
+
+
+def test_votes_of_zero_do_not_flatten_probabilities():
+    """Their logarithms say too much: no temperature suited them, and probabilities were equal."""
+    X, y = make_wishart_clusters(3, 70, 4, separation=2, random_state=1)
+    train, test = slice(0, 60), slice(60, None)
+    neighbours = DivergenceKNN(5)
+    found = CalibratedClassifier(neighbours, random_state=0).fit(X[train], y[train])
+    smoothed = 1 + 5 * neighbours.fit(X[train], y[train]).predict_proba(X[test])  # by Laplace
+    expected = log_loss(y[test], smoothed / smoothed.sum(axis=1, keepdims=True))
+    assert expected < np.log(3) - 0.1
+    assert log_loss(y[test], found.predict_proba(X[test])) < expected + 0.02

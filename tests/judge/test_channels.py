@@ -10,7 +10,13 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import LeaveOneOut, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 
-from divlearn import DivergenceKNN, DivergenceMDM, channel_importance, evaluate
+from divlearn import (
+    DivergenceKNN,
+    DivergenceMDM,
+    TangentRegressor,
+    channel_importance,
+    evaluate,
+)
 from divlearn.datasets import make_wishart_clusters
 from divlearn.judge.channels import permute_channels
 from divlearn.report import ChannelImportanceDisplay, page_of
@@ -215,6 +221,12 @@ def test_places_of_channels_are_whole_numbers(data):
             channel_importance(DivergenceMDM(), *data, {"left": indices})
 
 
+def test_regressors_are_refused(data):
+    """No number is a class: all predictions were wrong."""
+    with pytest.raises(ValueError, match="estimator is a TangentRegressor, which predicts numbers"):
+        channel_importance(TangentRegressor(), *data)
+
+
 def test_a_single_channel_is_refused(data):
     X, y = data
     with pytest.raises(
@@ -257,3 +269,12 @@ def test_a_matrix_held_out_twice_counts_once():
     np.testing.assert_allclose(twice.p_values, once.p_values, atol=0.02)
     assert "on 40 held-out matrices" in twice.summary()
     assert "test over matrices" in page_of(twice).sections[0].note
+
+
+def test_a_small_class_is_in_every_fold(data):
+    """With 3 matrices of a class there are 3 folds, so that each holds out both classes."""
+    X, y = data
+    rows = np.r_[:40, 200:203]
+    found = channel_importance(DivergenceMDM(), X[rows], y[rows], NAMES)
+    assert found.message == "all 3 folds completed"
+    assert found.n_matrices == 43

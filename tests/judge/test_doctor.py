@@ -8,7 +8,7 @@ from conftest import wishart
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divlearn import check_spd
+from divlearn import DivergenceMDM, IDDLTransformer, check_spd
 from divlearn.judge import examine
 
 
@@ -98,14 +98,14 @@ def test_units_and_classes(X, unit):
     assert "usable, but look at: different units, one class" in found.summary()
 
 
-def test_eigenvalues_below_rounding_are_ill_conditioned():
+def test_eigenvalues_below_rounding_are_found():
     """Definite up to the scales of its variables, but the smallest eigenvalue is rounded away."""
     scales = 10.0 ** np.linspace(-70, 70, 4)
     X = np.multiply.outer(scales, scales) * (0.1 + 0.9 * np.eye(4))
     found = examine([X, 2 * X])
     assert found.healthy
-    assert kinds(found)["ill-conditioned"] == [0, 1]
-    assert "usable, but look at: ill-conditioned" in found.summary()
+    assert kinds(found)["channels in different units"] == [0, 1]
+    assert "usable, but look at: channels in different units" in found.summary()
 
 
 def test_blocks_change_nothing(X, monkeypatch):
@@ -137,3 +137,39 @@ def test_numbers_are_no_classes():
     assert kinds(found)["numbers"] == list(range(1, 11))
     assert "classes of one" not in kinds(found)
     assert not found.classes
+
+
+@pytest.mark.parametrize(
+    ("labels", "are_numbers"),
+    [
+        (np.array([0.5, 1.0, 2.0, 1.0, 2.0]), True),
+        (np.array([0.5, 1.0, 2.0, 1.0, 2.0], dtype=np.float32), True),
+        (np.array([1.0, 2.0, 1e15, 1e15, 2.0]), False),
+        (np.array([1, 2, 2, 2, 1]), False),
+        (np.array(["0.5", "1", "1", "0.5", "1"]), False),
+    ],
+    ids=["fractions", "single", "large", "whole", "text"],
+)
+def test_everyone_tells_numbers_from_classes_alike(labels, are_numbers):
+    X = np.stack([np.diag([1.0 + i, 1.0]) for i in range(len(labels))])
+    assert ("numbers" in kinds(examine(X, labels))) == are_numbers
+    learner = IDDLTransformer(2, max_iter=0, rank="full").fit(X, labels)
+    assert hasattr(learner.models_[0], "head")
+    if are_numbers:
+        with pytest.raises(ValueError, match=r"continuous\. y holds 0\.5"):
+            DivergenceMDM().fit(X, labels)
+    else:
+        DivergenceMDM().fit(X, labels)
+
+
+def test_channels_in_volts_beside_channels_in_microvolts(X):
+    """Shrinkage would replace the channels in volts by noise."""
+    units = np.diag([1e-6, 1e-6, 1.0])
+    found = examine(units @ X @ units)
+    assert kinds(found) == {"channels in different units": list(range(12))}
+    assert "convert all channels to the same unit" in found.findings[0].advice
+    flat = X @ np.diag([1, 1, 0]) @ X + 1e-11 * np.eye(3)  # whatever the units
+    assert list(kinds(examine(flat))) == ["ill-conditioned"]
+    both = np.concatenate([flat[:2], units @ X[2:] @ units])
+    assert kinds(examine(both))["ill-conditioned"] == [0, 1]
+    assert kinds(examine(both))["channels in different units"] == list(range(2, 12))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.stats import binomtest
@@ -226,3 +228,22 @@ def test_a_matrix_held_out_twice_counts_once():
         np.testing.assert_allclose(row.versus_best.p_value, other.versus_best.p_value, atol=0.02)
     assert "on 40 held-out matrices" in twice.summary()
     assert twice.test == once.test
+
+
+@pytest.mark.parametrize("judge", [which_divergence, partial(evaluate, classifiers=CLASSIFIERS)])
+def test_copies_in_training_and_test_data_are_told(judge):
+    """Without signal, neighbours of copies are always right."""
+    X, _ = make_wishart_clusters(1, 30, 3, random_state=0)
+    y, groups = np.arange(30) % 2, np.arange(60) % 30
+    twice, labels = np.concatenate([X, X]), np.concatenate([y, y])
+    with pytest.warns(UserWarning, match=r"X repeats 30 matrices, such as X\[0\] in X\[30\]"):
+        judge(twice, labels, cv=2)
+    with pytest.warns(UserWarning, match="X repeats 1 matrix, such"):
+        judge(twice[:31], labels[:31], groups=np.arange(31) // 2, cv=2)
+    judge(twice, labels, groups=groups, cv=2)  # together
+
+
+def test_names_that_are_not_compared(data):
+    found = evaluate(*data, CLASSIFIERS, cv=2)
+    with pytest.raises(ValueError, match="name='mdm' must be one of near, mean"):
+        found.compare("near", "mdm")

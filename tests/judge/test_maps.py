@@ -174,7 +174,7 @@ X, Y = random_data(n=6)
         ((X, np.zeros(6)), "y holds the one class 0.0, must hold >= 2"),
         ((X, np.arange(6)), "class 0 has 1 matrix, must have >= 2"),
         ((X, ["a"] * 5 + ["b"]), "class b has 1 matrix"),
-        ((X, [0, 0, 1, 1, 1, np.nan]), "y contains NaN"),
+        ((X, [0, 0, 1, 1, 1, np.nan]), r"y\[5\] is nan, must be a number"),
         ((X[:, :2], Y), "square"),
         ((-X, Y), r"X\[0\]"),
         ((X, Y, []), r"alphas has shape \(0,\)"),

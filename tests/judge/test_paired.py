@@ -13,7 +13,7 @@ from scipy.stats import norm, t, ttest_1samp
 from sklearn.metrics import balanced_accuracy_score
 
 from divlearn.datasets import make_wishart_clusters
-from divlearn.judge import which_divergence
+from divlearn.judge import Evaluation, which_divergence
 from divlearn.judge.significance import (
     balanced_weights,
     compare_all,
@@ -22,6 +22,8 @@ from divlearn.judge.significance import (
     p_above_chance,
     standard_error,
 )
+from divlearn.report import page_of
+from divlearn.text import say_p
 
 
 def test_error_of_a_balanced_accuracy():
@@ -248,3 +250,34 @@ def test_which_sees_what_twelve_subjects_agree_on():
     shuffled = which_divergence(X, rng.permutation(y), groups=groups, random_state=0, **grid)
     assert shuffled.p_chance > 0.05
     assert shuffled.summary().startswith("No divergence separates these classes")
+
+
+@pytest.mark.parametrize(
+    "gains",
+    [[1] * 7, [1] * 300 + [2] * 100, [3] * 2000 + [-5] * 800 + [7] * 130],
+    ids=["few", "alike", "many"],
+)
+def test_p_values_are_no_smaller_than_those_of_all_signs_alike(gains):
+    """Sums of products by Fourier transforms have errors of rounding, negative ones among them."""
+    sizes, least = np.abs(gains), 2.0 ** (1 - len(gains))
+    flags = np.repeat(np.sign(gains), sizes)[None].astype(float)
+    found = compare_jointly(flags, np.repeat(np.arange(len(gains)), sizes))[0]
+    assert found >= least
+    assert found == pytest.approx(least, rel=1e-9) or min(gains) < 0
+    assert found <= 2 * norm.sf(np.sum(gains) / np.linalg.norm(gains)) + 0.02  # for many units
+
+
+def test_p_values_that_are_rounding_are_shown_as_a_bound():
+    assert [say_p(p) for p in (0.0, 3e-17, 1e-16, 0.0312)] == [
+        "p < 1e-16",
+        "p < 1e-16",
+        "p = 1e-16",
+        "p = 0.031",
+    ]
+    codes = np.arange(4000) % 2
+    predictions = {"right": codes, "wrong": np.where(np.arange(4000) < 300, 1 - codes, codes)}
+    seconds, message = {"right": 1.0, "wrong": 1.0}, "all 2 folds completed"
+    found = Evaluation(np.arange(2), codes, predictions, seconds, 2, np.arange(4000), message)
+    assert found.table()[1].versus_best.p_value < 1e-16
+    assert "(p < 1e-16)" in found.summary()
+    assert "&lt; 1e-16" in page_of(found).html()

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from divlearn import CalibratedClassifier, DivergenceMDM, predict_or_reject
+from divlearn import CalibratedClassifier, DivergenceMDM, TangentRegressor, predict_or_reject
 from divlearn.datasets import make_wishart_clusters
 
 X, CODES = make_wishart_clusters(3, 400, 3, separation=1.6, random_state=0)
@@ -81,6 +81,10 @@ def test_what_is_refused():
         predict_or_reject(model, X, 70)
     with pytest.raises(ValueError, match=r"unsure='moss' must not be one of the classes"):
         predict_or_reject(model, X, 0.7, "moss")
+    with pytest.raises(
+        ValueError, match=r"classifier is a TangentRegressor, which predicts numbers"
+    ):
+        predict_or_reject(TangentRegressor(), X, 0.7)
     without = make_pipeline(TangentSpace(), LinearSVC()).fit(X[TRAIN], NAMES[TRAIN])
     with pytest.raises(ValueError, match=r"must have predict_proba; wrap it in Calibrated"):
         predict_or_reject(without, X, 0.7)

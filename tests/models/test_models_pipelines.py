@@ -14,7 +14,7 @@ from pyriemann.estimation import Covariances, XdawnCovariances
 from pyriemann.tangentspace import TangentSpace
 from same import assert_same
 from sklearn import config_context
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import (
     GradientBoostingClassifier,
@@ -30,8 +30,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
-from divlearn import SPDClassifier, load, save
+from divlearn import SPDClassifier, get_divergence, load, save
+from divlearn.divergence import for_pyriemann
+from divlearn.files.variables import Damage
 from divlearn.models.storage import Recordings
+from divlearn.models.tree import TreeReader
 from divlearn.nearest import DivergenceMDM
 
 
@@ -234,3 +237,46 @@ def test_a_package_that_is_not_there(data, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyriemann.estimation", None)
     with pytest.raises(ValueError, match=r"it needs 'pyriemann.*, which cannot be .*; install the"):
         load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("divergence", ["stein", (0.3, 0.7), "wasserstein"])
+@pytest.mark.parametrize("classifier", [DivergenceMDM, MDM])
+def test_metrics_for_pyriemann_are_kept(data, tmp_path, classifier, divergence):
+    X = Covariances().fit_transform(data[0])
+    model = classifier(metric=for_pyriemann(divergence)).fit(X, data[1])
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model")
+    np.testing.assert_array_equal(again.transform(X), model.transform(X))
+    fitted = clone(again).fit(X, data[1])
+    np.testing.assert_array_equal(fitted.transform(X), model.transform(X))
+    if classifier is DivergenceMDM:
+        assert again.set_params(engine="reference").fit(X, data[1]).divergence_ == get_divergence(
+            divergence
+        )
+
+
+@pytest.mark.parametrize("unit", ["D", "ns"])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_days_are_classes_as_before(data, tmp_path, unit, order):
+    X = Covariances().fit_transform(data[0])
+    days = np.array(["2026-01-01", "2026-02-01"], f"{order}M8[{unit}]")
+    codes = np.unique(data[1], return_inverse=True)[1]
+    model = DivergenceMDM().fit(X, days[codes])
+    save(model, tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.classes_.dtype == model.classes_.dtype
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_times_of_a_file_are_times(data, tmp_path):
+    """Not pointers to objects, which a forged file could ask for."""
+    numbers = np.arange(3)
+    reader = TreeReader({"0": numbers}, (), False)
+    np.testing.assert_array_equal(
+        reader.read({"times": ["<M8[D]", {"array": "0"}]}), numbers.astype("M8[D]")
+    )
+    for kind in ("O", "<f8", "V8"):
+        with pytest.raises(Damage, match=f"its tree has times of type '{kind}'"):
+            reader.read({"times": [kind, {"array": "0"}]})
+    with pytest.raises(Damage, match="its tree has str in place of ndarray"):
+        reader.read({"times": ["<M8[D]", "0"]})

@@ -156,12 +156,31 @@ def test_new_groups_do_not_disturb_each_other(data):
         np.testing.assert_allclose(model.transform(X[rows], groups[rows]), together[rows])
 
 
-def test_names_of_other_types_are_new(data):
+def test_text_and_numbers_are_not_mixed(data):
+    """As 1 and "1" would be two groups, of which the user means one."""
     X, _, _ = data
     codes = np.arange(len(X)) % 2
-    model = Recenter().fit(X, groups=codes)
-    as_text = model.transform(X, codes.astype(str))
-    assert np.abs(as_text - model.transform(X, codes)).max() > 1e-3
+    numbers, text = Recenter().fit(X, groups=codes), Recenter().fit(X, groups=codes.astype(str))
+    numbers.partial_fit(X[:1])  # a session without a group is neither
+    for method in ("transform", "partial_fit"):
+        with pytest.raises(ValueError, match=r"groups hold '0', which is text, but .* fit hold 0,"):
+            getattr(numbers, method)(X, groups=codes.astype(str))
+        with pytest.raises(ValueError, match=r"groups hold 0, which is not text, but .* hold '0'"):
+            getattr(text, method)(X, groups=codes.astype(object))
+    expected = numbers.transform(X, codes)
+    for same in (codes.astype(float), codes.astype(object), codes.astype(np.uint8), codes > 0):
+        np.testing.assert_array_equal(numbers.transform(X, same), expected)
+
+
+def test_days_are_the_same_groups_in_all_their_types(data):
+    pandas, (X, _, _) = pytest.importorskip("pandas"), data
+    days = np.array(["2026-01-01", "2026-02-01"], dtype="datetime64[D]")[np.arange(len(X)) % 2]
+    expected = Recenter().fit_transform(X, groups=days)
+    series = pandas.Series(days)
+    for same in (days, days.astype("datetime64[s]"), series, series.to_list(), days.tolist()):
+        for other in (days, series.to_list()):
+            found = Recenter().fit(X, groups=same).transform(X, other)
+            np.testing.assert_array_equal(found, expected)
 
 
 # --- what is refused
@@ -352,12 +371,6 @@ def test_the_first_part_is_a_fit(data):
     np.testing.assert_allclose(one.means_, Recenter("burg").fit(X, groups=groups).means_)
     alone = Recenter("burg").partial_fit(X[:40]).partial_fit(X[40:])
     np.testing.assert_allclose(alone.means_[0], X.mean(axis=0))
-
-
-def test_names_of_several_types_stay_apart(data):
-    X = data[0]
-    model = Recenter().fit(X[:40], groups=["1"] * 40).partial_fit(X[40:50], groups=[1] * 10)
-    assert model.groups_.tolist() == ["1", 1]
 
 
 def test_dates_are_the_same_in_all_units(data, tmp_path):

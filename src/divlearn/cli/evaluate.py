@@ -10,6 +10,7 @@ import typer
 from divlearn.cli import data as reading
 from divlearn.cli import options
 from divlearn.cli.output import Output
+from divlearn.text import format_p
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 Only = Annotated[
     list[str] | None,
-    typer.Option(help="Classifiers to compare, by a part of their names; may be repeated."),
+    typer.Option(
+        help="Classifiers to compare, by a part of their names or classes, such as AIRM or mdm; "
+        "may be repeated."
+    ),
 ]
 
 
@@ -70,10 +74,9 @@ def evaluate(
 
 
 def _select(classifiers: dict[str, BaseEstimator], only: list[str]) -> dict[str, BaseEstimator]:
-    matches = {
-        part: [name for name in classifiers if part.lower() in name.lower()]
-        for part in only or [""]
-    }
+    # Classes have the names that `fit --model` takes, such as mdm and knn.
+    full = {name: f"{name} {type(model).__name__}".lower() for name, model in classifiers.items()}
+    matches = {part: [name for name in full if part.lower() in full[name]] for part in only or [""]}
     for part, names in matches.items():
         if not names:
             raise ValueError(f"--only {part} matches no classifier: {'; '.join(classifiers)}")
@@ -91,7 +94,7 @@ def show_evaluation(out: Output, evaluation: Evaluation) -> None:
                 row.name,
                 f"{row.accuracy:.1%} +- {row.standard_error:.1%}",
                 f"{100 * paired.difference:.1f} +- {100 * paired.standard_error:.1f}",
-                f"{paired.p_value:.2g}",
+                format_p(paired.p_value),
                 f"{row.seconds:.1f}",
             ]
             for row in evaluation.table()

@@ -22,7 +22,7 @@ from divlearn.fitting.progress import is_interrupted, track
 from divlearn.likelihood.members import NAMED_MEMBERS, Members, get_members
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import Parts, Shards
-from divlearn.text import counted
+from divlearn.text import counted, say_p
 
 # Matrices of a component are then equal up to a relative 1e-4; of equal ones, kappa is infinite.
 LARGEST_KAPPA = 1e8
@@ -309,7 +309,7 @@ def describe(fits: Mapping[str, MemberFit]) -> str:
     )
     versus = (
         f"with {learned.n_parameters - best.n_parameters} more parameters the log-likelihood rises "
-        f"by {gain:.3g} +- {best.standard_error:.2g} (likelihood-ratio p = {best.p_value:.2g}, BIC "
+        f"by {gain:.3g} +- {best.standard_error:.2g} (likelihood-ratio {say_p(best.p_value)}, BIC "
         f"{more:+.1f})"
     )
     if best.is_beaten_by(learned):

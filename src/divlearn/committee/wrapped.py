@@ -17,7 +17,9 @@ from divlearn.fitting.held_out import FoldedData, Grid
 from divlearn.fitting.labelled import MatricesMixin
 from divlearn.fitting.training import HeldOutClassifier, HeldOutRegressor
 
-_LOWEST = 1e-12  # of a probability
+# Shares of a uniform distribution that probabilities are mixed with, of which calibration chooses
+# one: votes of neighbours or trees are often zero, and their logarithms say too much.
+_UNIFORM = (1e-12, 1e-3, 1e-1)
 
 
 class Wrapped(MatricesMixin):
@@ -82,8 +84,9 @@ class CalibratedClassifier(Wrapped, HeldOutClassifier[tuple[()]]):
     Parameters
     ----------
     estimator : classifier or pipeline
-        It takes matrices, shape (n_matrices, d, d), and has `predict_proba` or `decision_function`.
-        Sample weights and groups are passed to it if its `fit` takes them.
+        It takes matrices, shape (n_matrices, d, d), and has `decision_function` or `predict_proba`;
+        the former is preferred, as in scikit-learn's CalibratedClassifierCV. Sample weights and
+        groups are passed to it if its `fit` takes them.
     cv : int or splitter, default=4
     random_state : int, RandomState or None, default=None
         Shuffles the folds.
@@ -111,11 +114,11 @@ class CalibratedClassifier(Wrapped, HeldOutClassifier[tuple[()]]):
     """
 
     def _check_parameters(self) -> None:
-        methods = "predict_proba", "decision_function"
+        methods = "decision_function", "predict_proba"
         scores = any(hasattr(self.estimator, name) for name in methods)
         if not (hasattr(self.estimator, "fit") and scores):
             raise ValueError(
-                f"{self.estimator!r} must have fit, and predict_proba or decision_function; pass a "
+                f"{self.estimator!r} must have fit, and decision_function or predict_proba; pass a "
                 "classifier that has"
             )
 
@@ -131,7 +134,7 @@ class CalibratedClassifier(Wrapped, HeldOutClassifier[tuple[()]]):
 
     def _decide(self, model: BaseEstimator, training: FoldedData, number: int) -> RealArray:
         scores = super()._decide(model, training, number)
-        if len(self.classes_) == 3 and not hasattr(model, "predict_proba"):  # and 3 pairs
+        if len(self.classes_) == 3 and hasattr(model, "decision_function"):  # and 3 pairs
             predicted = model.predict(self._held_matrices(training, number))
             agreement = np.mean(self.classes_[scores.argmax(axis=1)] == predicted)
             if agreement < 0.5:
@@ -144,9 +147,11 @@ class CalibratedClassifier(Wrapped, HeldOutClassifier[tuple[()]]):
 
 
 def _score(model: BaseEstimator, matrices: RealArray) -> RealArray:
-    """Return scores of the classes of a model, shape (n_matrices, n_classes)."""
-    if hasattr(model, "predict_proba"):
-        return np.log(np.maximum(model.predict_proba(matrices), _LOWEST))
+    """Return scores of the classes of a model, (n_matrices, n_classes), or several forms."""
+    # Decisions come first: probabilities of scores in a tiny unit are equal up to rounding.
+    if not hasattr(model, "decision_function"):
+        shares, p = np.array(_UNIFORM), np.asarray(model.predict_proba(matrices))[..., None]
+        return np.log((1 - shares) * p + shares / p.shape[1])
     decisions = np.asarray(model.decision_function(matrices))
     return np.stack([-decisions, decisions], axis=1) / 2 if decisions.ndim == 1 else decisions
 

@@ -259,12 +259,18 @@ def _pair(metric: Mapping[str, Any]) -> Divergence:
             f'divergence={dict(metric)!r} must have the keys "mean" and "distance", and no others'
         )
     distance, mean = get_divergence(metric["distance"]), metric["mean"]
-    if mean == distance.mean:  # as for_pyriemann returns it
+    if is_mean(mean) and mean.__self__ == distance:  # as for_pyriemann returns it
         return distance
     if isinstance(mean, Divergence) or not callable(mean):
         mean = get_divergence(mean)
     name = f"{distance.name} with the mean of {_name_of(mean)}"
     return PairedDivergence(name, distance, mean, squared_distance=distance.squared_distance)
+
+
+def is_mean(function: object) -> bool:
+    """Whether a function is the method `mean` of a divergence."""
+    owner = getattr(function, "__self__", None)
+    return isinstance(owner, Divergence) and function == owner.mean
 
 
 def _name_of(function: Any) -> str:

@@ -176,6 +176,9 @@ def _describe(name: str, open_stream: _Open, n_bytes: int) -> Variable:
     """Describe the array of a stream of so many bytes, which may be a claim of the archive."""
     with open_stream() as stream:
         shape, dtype, n_header = _read_header(stream.read(_HEADER_LENGTH + 12))
+    if dtype.kind in "mM":
+        text = "holds times, must hold numbers or text; save them with .astype(str)"
+        return Variable.refused(name, text)
     if dtype.kind not in "biufcSU":
         return Variable.refused(
             name,

@@ -178,13 +178,6 @@ def check_groups(groups: ArrayLike | None, n_matrices: int) -> Labels | None:
     except ValueError as error:
         raise ValueError(str(error).replace("y should", "groups should")) from error
     check_sortable(values, "groups")
-    missing = values != values  # true for NaN and NaT
-    if missing.any():
-        i = int(missing.argmax())
-        raise ValueError(
-            f"groups[{i}] is {values[i]!s}, must be a number or text; drop the samples where it is "
-            "not known"
-        )
     if len(values) != n_matrices:
         raise ValueError(
             f"groups has {counted(len(values), 'entries')}, must have one for each of "

@@ -67,9 +67,14 @@ def takes_metric(estimator: _Class) -> _Class:
     """Let a class accept ``metric``, as in pyRiemann, for its parameter ``divergence``."""
 
     # The alias is not a parameter: `get_params` and `clone` use ``divergence`` only.
-    def rename(_: Any, keywords: dict[str, Any]) -> dict[str, Any]:
+    def rename(instance: Any, keywords: dict[str, Any]) -> dict[str, Any]:
         if "metric" not in keywords:
             return keywords
+        if "divergence" in keywords:
+            raise TypeError(
+                f"{type(instance).__name__} got divergence={keywords['divergence']!r} and "
+                f"metric={keywords['metric']!r}, two names of one parameter; pass one of them"
+            )
         return dict(divergence=keywords.pop("metric"), **keywords)
 
     def assign(self: Any, metric: Any) -> None:

@@ -27,19 +27,25 @@ def check_labels(y: ArrayLike | None, n_matrices: int, *, warn: bool = True) -> 
     check_rows(labels, n_matrices, "y")
     # Every class twice avoids a warning of too many: `keep_classes` warns, for all blocks at once.
     classes = np.repeat(find_classes(labels), 2)
-    kind = type_of_target(classes)
-    if kind == "unknown":  # an array of objects
+    if labels.dtype.kind != "f" and type_of_target(classes) == "unknown":  # an array of objects
         raise ValueError(
             f"Unknown label type: y has dtype {labels.dtype} and holds {classes[0]!r}, must hold "
             "numbers or text; pass y.astype(int) or y.astype(str)"
         )
-    if kind == "continuous":
-        number = classes[classes != np.round(classes)][0]
+    if len(rows := find_fractions(labels)):
+        number = labels[rows[0]]
         raise ValueError(
             f"Unknown label type: continuous. y holds {number:g}, must hold classes; use a "
             "regressor for numbers, such as SPDRegressor, or pass y.astype(str)"
         )
     return labels
+
+
+def find_fractions(targets: Labels) -> Indices:
+    """Return the positions of finite numbers that are not whole: these are no classes."""
+    if targets.dtype.kind != "f":
+        return np.arange(0)
+    return np.flatnonzero(np.isfinite(targets) & (targets != np.round(targets)))
 
 
 def check_numbers(y: ArrayLike | None, n_matrices: int) -> RealArray:

@@ -215,7 +215,10 @@ def _solve_lower(lower: RealArray, B: RealArray) -> RealArray:
 
 def _check_spread(deviations: RealArray) -> None:
     if not deviations.any():
-        raise NoSpreadError("no class has two different matrices in every training part")
+        raise NoSpreadError(
+            "no class has two different matrices in every training part, but one must have, so "
+            "that discriminants know how matrices scatter; pass more matrices or groups"
+        )
 
 
 def project_to_span(vectors: RealArray) -> tuple[RealArray, RealArray | None]:

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.base import TransformerMixin
-from sklearn.utils.multiclass import type_of_target
 
 from divlearn.arrays import Labels, RealArray, to_host
 from divlearn.checks import RandomState
@@ -17,7 +16,7 @@ from divlearn.engines import Engine, Prepared
 from divlearn.fitting.checkpoint import draw_seed
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import check_training, fit_method, takes_metric
-from divlearn.fitting.targets import check_labels, check_numbers
+from divlearn.fitting.targets import check_labels, check_numbers, find_fractions
 from divlearn.iddl.atoms import Divergences, make_variant
 from divlearn.iddl.base import IDDLBase, Recipe, takes_loss
 from divlearn.iddl.estimators import IDDLClassifier, IDDLRegressor
@@ -151,4 +150,4 @@ def _are_numbers(targets: Labels) -> bool:
     """Whether targets are continuous, or have several columns."""
     if targets.ndim > 1 and targets.shape[1] > 1:
         return True
-    return targets.dtype.kind == "f" and str(type_of_target(targets)).startswith("continuous")
+    return len(find_fractions(targets)) > 0

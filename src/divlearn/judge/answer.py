@@ -11,7 +11,7 @@ from typing import Literal
 from divlearn.alpha_beta import Point
 from divlearn.arrays import RealArray
 from divlearn.judge.significance import SIGNIFICANT, say_too_few
-from divlearn.text import counted, harmless
+from divlearn.text import counted, harmless, say_p
 
 MEAN, NEIGHBOUR, LEARNED = "nearest mean", "nearest neighbour", "learned nearest neighbour"
 
@@ -221,7 +221,7 @@ def _say_chance(answer: WhichDivergence) -> str:
     return (
         "No divergence separates these classes significantly better than chance: with the "
         f"divergence chosen without each fold, the held-out {answer.measure} is {scores}, and "
-        f"chance is {answer.chance:.1%} (p = {answer.p_chance:.2g}, {_say_matrices(answer)})."
+        f"chance is {answer.chance:.1%} ({say_p(answer.p_chance)}, {_say_matrices(answer)})."
         f"{say_too_few(answer.p_least, answer.units)}"
     )
 
@@ -252,7 +252,7 @@ def _say_rules(answer: WhichDivergence) -> list[str]:
         negation = "" if row.p_value < SIGNIFICANT else "not "
         scores.append(
             f"{rule} {row.score:.1%}, {100 * abs(row.difference):.1f} +- "
-            f"{100 * row.standard_error:.1f} points {side} (p = {row.p_value:.2g})"
+            f"{100 * row.standard_error:.1f} points {side} ({say_p(row.p_value)})"
         )
         verdicts.append(f"the {rule} {'' if verdicts else 'is '}{negation}significantly {verdict}")
     test = f"max-T sign-flip test over {answer.units}, adjusted for all rules"

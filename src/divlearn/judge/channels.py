@@ -20,7 +20,7 @@ from divlearn.fitting.labelled import Labelled
 from divlearn.fitting.progress import is_interrupted, print_progress, stoppable, track, user_call
 from divlearn.judge import significance
 from divlearn.judge.answer import Summarised, say_how_many
-from divlearn.judge.evaluation import check_folded, fit_fold, regularize_fold
+from divlearn.judge.evaluation import check_classifier, check_folded, fit_fold, regularize_fold
 from divlearn.judge.significance import SIGNIFICANT
 
 Channels = Sequence[str] | Mapping[str, Sequence[int]]
@@ -205,6 +205,7 @@ def channel_importance(
     n_repeats = check_count(n_repeats, "n_repeats")
     if method == "drop":
         n_repeats = 0
+    check_classifier(estimator, "estimator")
     data = check_folded(X, y, groups, regularize)
     sets = _check_channels(channels, data.matrices.shape[-1])
     with user_call(), print_progress("channel_importance", verbose):
@@ -222,8 +223,17 @@ def _measure(
 ) -> ChannelImportance:
     rng = check_random_state(random_state)
     folds = data.folds(cv, rng)
-    for number, (_, held_out) in enumerate(folds):
-        if n_repeats and len(np.unique(data.codes[held_out])) < 2:
+    # A number of folds is an upper bound: fewer of them hold out matrices of more classes.
+    while (
+        n_repeats
+        and isinstance(cv, int | np.integer)
+        and cv > 2
+        and not all(_mixes(data, f) for f in folds)
+    ):
+        cv -= 1
+        folds = data.folds(cv, rng)
+    for number, fold in enumerate(folds):
+        if n_repeats and not _mixes(data, fold):
             raise ValueError(
                 f"fold {number} holds out 1 class, must hold out >= 2 to permute channels between "
                 'classes; pass another cv, or method="drop"'
@@ -249,6 +259,11 @@ def _measure(
         message=say_how_many(len(flags), len(folds), "folds", "completed"),
         groups=find_dependent(rows, data.groups),
     )
+
+
+def _mixes(data: Labelled, fold: Fold) -> bool:
+    """Whether a fold holds out several classes."""
+    return len(np.unique(data.codes[fold[1]])) > 1
 
 
 def _check_channels(channels: Channels | None, d: int) -> dict[str, tuple[int, ...]]:

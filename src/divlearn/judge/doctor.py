@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from divlearn import tolerances
 from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.checks import check_sortable
 from divlearn.datasets.dataset import find_copies
+from divlearn.fitting.targets import find_fractions
 from divlearn.judge.answer import Summarised
 from divlearn.spd import CANCELLING, find_not_definite, rows_cancel
 from divlearn.text import counted
 
 _ILL_CONDITIONED = 1e10
 _UNIT_RATIO = 1e6  # of traces
+_EXPLAINED = 1e-3  # of condition numbers, which are due to units if these explain so much
 _N_SHOWN = 8
 _DEFECTS = {  # kind: (text, advice)
     "not finite": (
@@ -40,6 +42,10 @@ _ADVICE_CANCELLING = f'{CANCELLING} or pass regularize="shrink"'
 _ADVICE_CONDITION = (
     "results are exact but ten times slower, and the smallest eigenvalues are mostly noise; "
     'consider regularize="shrink"'
+)
+_ADVICE_CHANNELS = (
+    "convert all channels to the same unit, such as EEG and EOG to microvolts; AIRM and all other "
+    'alpha-beta divergences do not change by that, but regularize="shrink" would bury small ones'
 )
 _ADVICE_UNITS = (
     "convert all matrices to the same units; if scale has no meaning, divide each by its trace"
@@ -193,6 +199,15 @@ def _examine_spread(matrices: RealArray, condition: RealArray) -> list[Finding]:
     findings = []
     ill = np.flatnonzero(condition > _ILL_CONDITIONED)
     if ill.size:
+        variances = np.einsum("nii->ni", matrices[~np.isnan(condition)]).astype(np.float64)
+        usual = np.median(variances, axis=0)
+        mixed = ill[_are_tame(matrices[ill], condition[ill], usual)]
+        if mixed.size:
+            text = f"usual variances of channels from {usual.min():.2g} to {usual.max():.2g}"
+            kind = "channels in different units"
+            findings.append(_make_finding(kind, mixed, text, _ADVICE_CHANNELS))
+        ill = np.setdiff1d(ill, mixed)
+    if ill.size:
         text = f"condition numbers up to {condition[ill].max():.2g}"
         findings.append(_make_finding("ill-conditioned", ill, text, _ADVICE_CONDITION))
     traces = np.trace(matrices, axis1=1, axis2=2).astype(np.float64)
@@ -204,6 +219,13 @@ def _examine_spread(matrices: RealArray, condition: RealArray) -> list[Finding]:
         text = f"traces from {definite.min():.2g} to {definite.max():.2g}"
         findings.append(_make_finding("different units", odd, text, _ADVICE_UNITS))
     return findings
+
+
+def _are_tame(matrices: RealArray, condition: RealArray, variances: RealArray) -> NDArray[np.bool_]:
+    """Whether ill-conditioned matrices are not, once channels are divided by their usual size."""
+    scales = np.sqrt(variances)
+    scaled = np.linalg.cond(matrices / scales[:, None] / scales)
+    return (scaled < _ILL_CONDITIONED) & (scaled < _EXPLAINED * condition)
 
 
 def _examine_copies(matrices: RealArray, labels: Labels | None) -> list[Finding]:
@@ -229,8 +251,7 @@ def _examine_classes(labels: Labels, names: Labels, counts: Indices) -> list[Fin
     if len(names) == 1:
         text, advice = f"all are of class {names[0]}", "pass more classes, or no labels"
         return [_make_finding("one class", np.arange(len(labels)), text, advice)]
-    if labels.dtype.kind == "f" and np.any(names != np.round(names)):
-        rows = np.flatnonzero(labels != np.round(labels))
+    if len(rows := find_fractions(labels)):
         text = f"labels hold {labels[rows[0]]:g}, which classifiers refuse"
         advice = "predict such numbers with a regressor, such as SPDRegressor, or pass text"
         return [_make_finding("numbers", rows, text, advice)]

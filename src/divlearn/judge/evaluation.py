@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +17,8 @@ from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.metrics import confusion_matrix
 
 from divlearn.arrays import Indices, Labels, RealArray
+from divlearn.checks import check_name
+from divlearn.datasets.dataset import find_copies
 from divlearn.descriptors import Regularize
 from divlearn.fitting.folds import (
     Fold,
@@ -33,6 +36,7 @@ from divlearn.judge import significance
 from divlearn.judge.answer import Summarised, say_how_many
 from divlearn.judge.significance import SIGNIFICANT, PairedComparison
 from divlearn.spd import check_spd
+from divlearn.text import counted, say_p
 
 _FoldResult = tuple[Indices, float]  # held-out predictions of a fold, and seconds
 
@@ -88,6 +92,7 @@ class Evaluation(Summarised):
 
     def correct(self, name: str) -> NDArray[np.bool_]:
         """Whether each matrix is classified right, shape (n_matrices,)."""
+        check_name(name, "name", self.predictions)
         return self.predictions[name] == self.codes
 
     def accuracy(self, name: str) -> float:
@@ -160,8 +165,8 @@ class Evaluation(Summarised):
             units = significance.name_units(self.groups, self.rows)
             least = significance.least_above_chance(self.codes, self.groups)
             return (
-                f"{text} No classifier is significantly better than chance (p = "
-                f"{self.p_chance:.2g} by t-tests of balanced accuracies)."
+                f"{text} No classifier is significantly better than chance ("
+                f"{say_p(self.p_chance)} by t-tests of balanced accuracies)."
                 f"{significance.say_too_few(len(self.predictions) * least, units)}"
             )
         ties = [row.name for row in others if row.versus_best.p_value >= SIGNIFICANT]
@@ -170,7 +175,7 @@ class Evaluation(Summarised):
             verdict = (
                 f"All others are significantly worse. The next is {others[0].name}, "
                 f"{100 * paired.difference:.1f} +- {100 * paired.standard_error:.1f} points behind "
-                f"(p = {paired.p_value:.2g})"
+                f"({say_p(paired.p_value)})"
             )
         elif len(ties) == len(others):
             verdict = "No other is significantly worse"
@@ -224,15 +229,20 @@ def evaluate(
     if not isinstance(classifiers, Mapping) or not classifiers:
         raise ValueError(f"classifiers={classifiers!r} must be a dict of >= 1 estimators by name")
     for name, classifier in classifiers.items():
-        if isinstance(classifier, BaseEstimator) and is_regressor(classifier):
-            raise ValueError(
-                f"classifiers[{name!r}] is a {type(classifier).__name__}, which predicts numbers, "
-                "must predict classes; judge regressors by "
-                'sklearn.model_selection.cross_validate(model, X, y, scoring="r2")'
-            )
+        check_classifier(classifier, f"classifiers[{name!r}]")
     data = check_folded(X, y, groups, regularize)
     with user_call(), print_progress("evaluate", verbose):
         return _cross_validate(classifiers, data, data.folds(cv, random_state), regularize)
+
+
+def check_classifier(estimator: object, name: str) -> None:
+    """Raise if an estimator predicts numbers, of which none would be right."""
+    if isinstance(estimator, BaseEstimator) and is_regressor(estimator):
+        raise ValueError(
+            f"{name} is a {type(estimator).__name__}, which predicts numbers, must predict "
+            "classes; judge regressors by "
+            'sklearn.model_selection.cross_validate(model, X, y, scoring="r2")'
+        )
 
 
 def check_folded(
@@ -244,7 +254,25 @@ def check_folded(
     matrices = np.asarray(X, dtype=dtype)
     data = label(matrices, y, np.ones(len(matrices)), None, groups)
     data.require_two("drop the class, or pass more of it")
+    warn_of_copies(data)
     return data
+
+
+def warn_of_copies(data: Labelled) -> None:
+    """Warn if copies of a matrix may be in training and test data."""
+    groups = np.arange(len(data.y)) if data.groups is None else data.groups
+    apart = [
+        rows for rows in find_copies(data.matrices) if len(set(groups[list(rows)].tolist())) > 1
+    ]
+    if apart:
+        first, second, *_ = apart[0]
+        warnings.warn(
+            f"X repeats {counted(len(apart), 'matrices')}, such as X[{first}] in X[{second}]: with "
+            "copies in training and test data accuracies are too high and p-values too small; drop "
+            "copies, or pass groups that keep them together",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _cross_validate(

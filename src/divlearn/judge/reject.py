@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator
 
 from divlearn.arrays import Labels
 from divlearn.checks import is_number
+from divlearn.judge.evaluation import check_classifier
 
 
 def predict_or_reject(
@@ -51,6 +52,7 @@ def predict_or_reject(
     """
     if not is_number(bound) or not 0 <= bound <= 1:
         raise ValueError(f"bound={bound!r} must be a number from 0 to 1")
+    check_classifier(classifier, "classifier")
     if not hasattr(classifier, "predict_proba"):
         raise ValueError(
             f"{type(classifier).__name__} must have predict_proba; wrap it in CalibratedClassifier"

@@ -175,4 +175,6 @@ def _flip_signs(gains: Indices) -> float:
         probabilities = convolve(probabilities, term)
     positive_part = np.arange(total + 1)
     as_far = np.abs(2 * positive_part - total) >= abs(int(gains.sum()))
-    return min(1.0, float(probabilities[as_far].sum()))
+    # Fourier transforms have errors of rounding, which may be negative.
+    least = 2 * 0.5 ** int(counts.sum())  # of all signs alike
+    return min(1.0, max(least, float(probabilities[as_far].sum())))

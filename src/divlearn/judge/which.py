@@ -27,6 +27,7 @@ from divlearn.judge.answer import (
     WhichDivergence,
     say_how_many,
 )
+from divlearn.judge.evaluation import warn_of_copies
 from divlearn.judge.significance import (
     SIGNIFICANT,
     balanced_weights,
@@ -108,6 +109,7 @@ def which_divergence(
             return _by_likelihood(matrices, *axes, get_engine(engine))
         matrices = check_spd(real_form(X), regularize=regularize, ndim=3)
         data, units = maps.label_units(matrices, y, groups)
+        warn_of_copies(data)
         folds = _draw_folds(data, check_count(cv, "cv", least=2), random_state)
         engine = get_engine(engine, accuracy=LEARNING_ACCURACY)
         return judge_by_accuracy(matrices, data.codes, folds, units, *axes, engine)

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
+from types import MethodType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,8 @@ from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from divlearn.divergence import DIVERGENCES, Divergence
+from divlearn.divergence.named import is_mean
+from divlearn.divergence.pairs import PairByPair
 from divlearn.engines import Engine, get_engine
 from divlearn.files.variables import Damage, Refusal
 from divlearn.models.trust import (
@@ -214,6 +217,19 @@ def _join_compiled(cls: object, args: Sequence[object], *state: object) -> objec
     return _set_state(cls(*args), *state)
 
 
+def _join_times(kind: str, numbers: np.ndarray) -> np.ndarray:
+    times = np.dtype(kind)
+    if times.kind not in "mM":
+        raise Damage(f"its tree has times of type {kind!r:.80}")
+    return _expect(numbers, np.ndarray).view(times)
+
+
+def _expect(value: Any, cls: type) -> Any:
+    if not isinstance(value, cls):
+        raise Damage(f"its tree has {type(value).__name__} in place of {cls.__name__}")
+    return value
+
+
 _CODECS: Mapping[str, _Codec] = {
     "list": _Codec(list, lambda v: v, lambda *parts: list(parts)),
     "tuple": _Codec(tuple, lambda v: v, lambda *parts: parts),
@@ -231,6 +247,13 @@ _CODECS: Mapping[str, _Codec] = {
         lambda v: (v.name,) if DIVERGENCES.get(v.name) == v else None,
         DIVERGENCES.__getitem__,
     ),
+    # Both are parts of what `for_pyriemann` returns.
+    "pair by pair": _Codec(PairByPair, lambda v: (v.divergence,), PairByPair),
+    "mean": _Codec(
+        MethodType,
+        lambda v: (v.__self__,) if is_mean(v) else None,
+        lambda divergence: _expect(divergence, Divergence).mean,
+    ),
     "engine": _Codec(Engine, lambda v: (v.name, v.given_threads, v.accuracy), get_engine),
     "dtype": _Codec(np.dtype, lambda v: (v.str,) if v.kind in _PLAIN_KINDS else None, np.dtype),
     "scalar": _Codec(np.generic, lambda v: (np.asarray(v),), lambda array: array[()]),
@@ -241,6 +264,11 @@ _CODECS: Mapping[str, _Codec] = {
         np.ndarray,
         lambda v: (v.shape, *v.flat) if v.dtype == object else None,
         lambda shape, *parts: np.fromiter(parts, object, len(parts)).reshape(shape),
+    ),
+    "times": _Codec(
+        np.ndarray,
+        lambda v: (v.dtype.str, v.view(np.int64)) if v.dtype.kind in "mM" else None,
+        _join_times,
     ),
     "records": _Codec(  # the bytes of each record, as text of the same size
         np.ndarray,

@@ -314,11 +314,19 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
         The shape is (n_matrices, n_classes).
 
         In "euclidean", "wasserstein" and other metrics with a unit, probabilities depend on the
-        unit of the matrices: for EEG in volts they are all equal, up to rounding. `predict` is
-        right for any unit. For probabilities, also in `CalibratedClassifier`, multiply matrices by
-        a number such as 1e12.
+        unit of the matrices: for EEG in volts they are all equal, up to rounding. `predict`,
+        `decision_function` and `CalibratedClassifier` are right for any unit.
         """
         return np.exp(log_softmax(self._log_weights(X)))
+
+    def decision_function(self, X: ArrayLike) -> RealArray:
+        """Scores of the classes, whose softmax is `predict_proba`.
+
+        Their shape is (n_matrices, n_classes). For two classes, the result is the score of the
+        second minus that of the first, shape (n_matrices,).
+        """
+        scores = self._log_weights(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def _log_weights(self, X: ArrayLike) -> RealArray:
         """Logarithms of probabilities up to a term of each matrix."""

@@ -12,8 +12,9 @@ from divlearn.arrays import Labels, RealArray
 from divlearn.judge.channels import ChannelImportance, channel_importance
 from divlearn.judge.significance import SIGNIFICANT
 from divlearn.report.displays import BEST, COLOUR, Display, draw_ranking
-from divlearn.report.sections import Section, table_section, text_section
+from divlearn.report.sections import Formats, Section, table_section, text_section
 from divlearn.tangent import TangentClassifier
+from divlearn.text import format_p
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,7 +87,8 @@ def channel_sections(
 
 def ranking_section(title: str, importance: ChannelImportance, note: str) -> Section:
     """Make a table of importances, the most important first; significant ones are bold."""
-    rows, formats = importance.table(), {"accuracy lost, points": ".1f", "p": ".2g"}
+    rows = importance.table()
+    formats: Formats = {"accuracy lost, points": ".1f", "p": format_p}
     return table_section(
         title,
         ["channels", *formats],

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.metrics import adjusted_rand_score
 
@@ -13,6 +14,7 @@ from divlearn.arrays import Indices, Labels, RealArray
 from divlearn.cluster.agreement import centers_of, p_agreement
 from divlearn.divergence import pairwise_abld
 from divlearn.fitting.folds import count_groups
+from divlearn.hermitian import from_real_form, is_complex, real_form
 from divlearn.iddl import IDDLClassifier
 from divlearn.judge.evaluation import (
     Evaluation,
@@ -34,7 +36,7 @@ from divlearn.report.sections import (
     text_section,
 )
 from divlearn.spd import check_spd
-from divlearn.text import counted
+from divlearn.text import counted, say_p
 
 _BASELINES = ("1-NN, AIRM", "linear SVM, log-Euclidean")
 _MAX_COMPARED = 3000  # matrices that baselines are fitted to; pairs of more take minutes
@@ -45,16 +47,16 @@ _MAX_CLASSES = 30  # columns of a table
 
 
 def classifier_page(
-    model: BaseEstimator, X: RealArray, y: Labels, groups: Labels | None = None
+    model: BaseEstimator, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None
 ) -> Page:
     """Make the page of a fitted classifier.
 
     Parameters
     ----------
     model : estimator, fitted
-    X : ndarray, shape (n_matrices, d, d), training data.
-    y : ndarray, shape (n_matrices,)
-    groups : ndarray, shape (n_matrices,), optional, matrices that its folds kept together.
+    X : array-like, shape (n_matrices, d, d), training data.
+    y : array-like, shape (n_matrices,)
+    groups : array-like, shape (n_matrices,), optional, matrices that its folds kept together.
 
     Notes
     -----
@@ -69,7 +71,10 @@ def classifier_page(
     >>> classifier_page(model, X, y).sentence
     'DivergenceKernelClassifier has an accuracy of ...% on 60 held-out matrices of 3 classes, ...'
     """
-    X = check_spd(X, regularize=getattr(model, "shrinkage_", None), ndim=3)
+    is_hermitian, y = is_complex(X), np.asarray(y)
+    X = check_spd(real_form(X), regularize=getattr(model, "shrinkage_", None), ndim=3)
+    X = from_real_form(X) if is_hermitian else X
+    groups = None if groups is None else np.asarray(groups)
     name, classes = type(model).__name__, model.classes_
     sentence = f"{name} was fitted to {len(classes)} classes."
     sections: list[Section] = []
@@ -115,12 +120,13 @@ def _say_accuracy(evaluation: Evaluation) -> str:
     return (
         f"{name} has an accuracy of {evaluation.accuracy(name):.1%} on {len(evaluation.rows)} "
         f"held-out matrices of {len(np.unique(evaluation.codes))} classes, {verdict} "
-        f"(p = {p_value:.2g})."
+        f"({say_p(p_value)})."
     )
 
 
 def iddl_sections(model: IDDLClassifier, X: RealArray, plane: PlaneMap | None) -> list[Section]:
-    nearest = pairwise_abld(X, model.atoms_, alpha=0.0, beta=0.0).argmin(axis=1)
+    forms = real_form(X, always=model.hermitian_)  # as atoms are
+    nearest = pairwise_abld(forms, model.atoms_, alpha=0.0, beta=0.0).argmin(axis=1)
     note = "Small marks are the learned divergences of atoms."
     points, n_atoms = learned_points(model), len(model.atoms_)
     pairs = np.reshape([point[:2] for point in points], (n_atoms, -1, 2)).tolist()
@@ -291,7 +297,7 @@ def say_clusters(
         return (
             f"{len(sizes)} clusters agree with the classes {verdict}: the adjusted Rand index is "
             f"{index:.2f}, where 1 is perfect and 0 is chance.",
-            f"{counts}; p = {p_value:.2g} by a permutation test.",
+            f"{counts}; {say_p(p_value)} by a permutation test.",
         )
     if math.isnan(stability):
         return f"There are {len(sizes)} clusters.", f"{counts}."

@@ -15,8 +15,14 @@ from divlearn.report.channels import ranking_section
 from divlearn.report.figures import confusion_anchor, confusion_section
 from divlearn.report.page import Page
 from divlearn.report.planes import LEGEND, LEVELS, TITLES, map_section, plane_section
-from divlearn.report.sections import Section, as_sentence, disagreement_section, table_section
-from divlearn.text import counted
+from divlearn.report.sections import (
+    Formats,
+    Section,
+    as_sentence,
+    disagreement_section,
+    table_section,
+)
+from divlearn.text import counted, format_p
 
 _MAX_ROWS = 500
 _OWN_CLASSIFIERS = ("SPDClassifier", "IDDLClassifier", "DivergenceKernelClassifier")
@@ -87,10 +93,10 @@ def _(answer: WhichDivergence) -> Page:
 
 
 def _accuracy_sections(answer: WhichDivergence) -> list[Section]:
-    formats = {
+    formats: Formats = {
         "neighbour": ".1%",
         "mean": ".1%",
-        "p": ".2g",
+        "p": format_p,
         "learned ahead by": ".1f",
         "alpha": "g",
         "beta": "g",
@@ -124,10 +130,10 @@ def _accuracy_sections(answer: WhichDivergence) -> list[Section]:
 
 
 def _likelihood_sections(answer: WhichDivergence) -> list[Section]:
-    formats = {
+    formats: Formats = {
         "log-likelihood": ".3f",
         "BIC difference": "+.1f",
-        "p": ".2g",
+        "p": format_p,
         "maximum ahead by": ".3f",
         "alpha": ".3g",
         "beta": ".3g",
@@ -169,7 +175,7 @@ def _named_rows(answer: WhichDivergence, scale: int, attribute: str) -> list[lis
     return rows
 
 
-def _named_table(rows: list[list[object]], formats: dict[str, str], note: str) -> Section:
+def _named_table(rows: list[list[object]], formats: Formats, note: str) -> Section:
     headings = ["name", *formats]
     return table_section("Named divergences", headings, rows, note, bold=[0], formats=formats)
 
@@ -178,7 +184,12 @@ def _named_table(rows: list[list[object]], formats: dict[str, str], note: str) -
 def _(evaluation: Evaluation) -> Page:
     table = evaluation.table()
     best, *others = [row.name for row in table]
-    formats = {"accuracy": ".1%", "behind the best": ".1f", "p": ".2g", "seconds": ".1f"}
+    formats: Formats = {
+        "accuracy": ".1%",
+        "behind the best": ".1f",
+        "p": format_p,
+        "seconds": ".1f",
+    }
     rows = [
         [
             row.name,

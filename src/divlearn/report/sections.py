@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -50,6 +50,8 @@ def text_section(title: str, text: str) -> Section:
     return Section("text", title, {"paragraphs": [part.strip() for part in parts if part.strip()]})
 
 
+Format = str | Callable[[Any], str]  # such as ".1%", or a function of numbers
+Formats = Mapping[str, Format]  # by heading
 Cell = dict[str, str]  # text, value to sort by if it differs, class of style, and a link
 
 
@@ -60,12 +62,12 @@ def table_section(
     note: str = "",
     *,
     bold: Collection[int] = (),
-    formats: Mapping[str, str] | None = None,
+    formats: Formats | None = None,
     anchors: Sequence[str] = (),
 ) -> Section:
     """Make a table; None and NaN are missing and sorted last, a pair is a value and its error."""
-    # ``bold`` are indices of rows, ``formats`` are formats of numbers by heading, such as ".1%",
-    # and ``anchors`` are the ids that the first cells of rows link to.
+    # ``bold`` are indices of rows, ``formats`` those of numbers by heading, and ``anchors`` the ids
+    # that the first cells of rows link to.
     numeric = [_is_numeric([row[column] for row in rows]) for column in range(len(headings))]
     specs, bold_rows = [(formats or {}).get(heading, "") for heading in headings], set(bold)
     cells = [
@@ -128,10 +130,10 @@ def _is_numeric(column: Sequence[object]) -> bool:
     return bool(values) and all(is_number(v) or isinstance(v, tuple) for v in values)
 
 
-def _cell(value: Any, spec: str, style: str) -> Cell:
+def _cell(value: Any, spec: Format, style: str) -> Cell:
     style = style.strip()
     if isinstance(value, tuple):
-        text = " ±\N{NO-BREAK SPACE}".join(format(number, spec) for number in value)
+        text = " ±\N{NO-BREAK SPACE}".join(_format(number, spec) for number in value)
         exact, style = repr(float(value[0])), f"{style} pair"
     elif value is None or (is_number(value) and math.isnan(value)):
         text, exact = _MISSING, "NaN" if style.startswith("n") else ""
@@ -139,11 +141,15 @@ def _cell(value: Any, spec: str, style: str) -> Cell:
         text, exact = str(value), ""
     else:
         number = value.item() if isinstance(value, np.generic) else value
-        text = format(number, spec or ("d" if isinstance(number, int) else ".4g"))
+        text = _format(number, spec or ("d" if isinstance(number, int) else ".4g"))
         exact = repr(number).replace("inf", "Infinity")  # as the script reads it
         exact = "" if text == exact else exact
         text = text.replace("inf", "∞")
     return {"text": text, "value": exact, "style": style}
+
+
+def _format(number: Any, spec: Format) -> str:
+    return format(number, spec) if isinstance(spec, str) else spec(number)
 
 
 def repeat_section(

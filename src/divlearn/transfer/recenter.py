@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from copy import copy
+from datetime import date
 from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import Indices, Labels, RealArray
-from divlearn.checks import check_sortable
+from divlearn.checks import check_same_kind, check_sortable
 from divlearn.descriptors.matrices import MatrixTransformer
 from divlearn.divergence import Divergence, DivergenceLike, get_divergence
 from divlearn.engines import Engine, get_engine
@@ -71,7 +72,8 @@ class Recenter(MatrixTransformer):
     Notes
     -----
     For the groups of `fit`, `transform` uses their mean and dispersion from `fit`. Give a new
-    session a new name.
+    session a new name. Groups are text or numbers or dates, the same in all calls: 1 and "1" would
+    be two groups, so that text after numbers, or numbers after text, is an error.
 
     For a new group, C is the mean of its n matrices in `transform`. The mean of few matrices is
     inaccurate, and a single matrix would become the identity. So ``mean_``, called M, counts as one
@@ -243,7 +245,7 @@ class Recenter(MatrixTransformer):
             self.groups_ = _ALL if groups is None else self.groups_
             return self
         matrices = check_new(self, X)
-        names, codes = _find_groups(groups, len(matrices))
+        names, codes = self._find_groups(groups, len(matrices))
         codes = self._add_groups(names)[codes]
         old_totals, weights = decay_totals(self.totals_, codes, forgetting)
         self.means_, self.totals_ = continue_means(
@@ -283,7 +285,7 @@ class Recenter(MatrixTransformer):
 
     def _align(self, matrices: RealArray, groups: ArrayLike | None) -> RealArray:
         """Align checked matrices; see Notes for groups that were not in `fit`."""
-        names, codes = _find_groups(groups, len(matrices))
+        names, codes = self._find_groups(groups, len(matrices))
         if self._alignment == "none":
             return matrices
         index_by_name = {name: index for index, name in enumerate(self.groups_.tolist())}
@@ -302,6 +304,13 @@ class Recenter(MatrixTransformer):
             shrunk = (1 - share) * dispersions + share * self.dispersions_.mean()
             aligned = _stretch(vectors, codes, np.where(new, shrunk, self.dispersions_[indices]))
         return aligned.astype(matrices.dtype, copy=False)
+
+    def _find_groups(self, groups: ArrayLike | None, n_matrices: int) -> tuple[Labels, Indices]:
+        """As the function, for groups after `fit`."""
+        names, codes = _find_groups(groups, n_matrices)
+        if groups is not None:
+            check_same_kind(names, self.groups_.tolist(), "groups")
+        return names, codes
 
     @property
     def _resolved_divergence(self) -> Divergence:
@@ -334,6 +343,8 @@ def _find_groups(groups: ArrayLike | None, n_matrices: int) -> tuple[Labels, Ind
     checked = check_groups(groups, n_matrices)
     if checked is None:
         return _ALL, np.zeros(n_matrices, np.intp)
+    if isinstance(checked[0], date):  # also of pandas
+        checked = checked.astype("datetime64[ns]")
     if checked.dtype.kind == "M":  # text is the same for dates in all units
         checked = np.datetime_as_string(checked.astype("datetime64[ns]"))
     return np.unique(checked, return_inverse=True)
