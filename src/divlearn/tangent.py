@@ -49,7 +49,7 @@ from divlearn.kernels.machines import (
     indicate,
 )
 from divlearn.kernels.tables import are_many, by_class, decay, pick_landmarks
-from divlearn.log_vectors import log_vectors, squared_distances, sum_squares
+from divlearn.log_vectors import Centred, centre, log_vectors, squared_distances
 from divlearn.means import mean_abld
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import MemoryShards
@@ -66,13 +66,13 @@ class Machine:
     vectors: Annotated[RealArray, "n_vectors n_entries"]
 
     @cached_property
-    def _squares(self) -> RealArray:
-        return sum_squares(self.vectors)
+    def _centred(self) -> Centred:
+        return centre(self.vectors)
 
     def decide(self, vectors: RealArray) -> RealArray:
         """Scores, shape (n_vectors, n_classes, n_forms)."""
-        others = to_device_of(self.vectors, vectors), to_device_of(self._squares, vectors)
-        table = squared_distances(vectors, *others)
+        others = Centred(*(to_device_of(values, vectors) for values in self._centred))
+        table = squared_distances(vectors, others)
         kernel = decay(table, self.gamma)
         if isinstance(self.machine, LeastSquares):
             return self.machine.decide(kernel)
@@ -293,9 +293,10 @@ def _rbf(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
 
 def _on_landmarks(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     landmarks = vectors[pick_landmarks(y)]
-    inner = to_host(squared_distances(landmarks, landmarks))
+    centred = centre(landmarks)
+    inner = to_host(squared_distances(landmarks, centred))
     problem = Landmarks(
-        lambda rows: squared_distances(vectors[rows], landmarks),
+        lambda rows: squared_distances(vectors[rows], centred),
         lambda gamma: decay(inner, gamma),
         indicate(y),
         weights,

@@ -15,7 +15,6 @@ from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -31,7 +30,7 @@ from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.labelled import MatricesMixin, fit_method, real_new
 from divlearn.fitting.progress import say
 from divlearn.hermitian import real_form
-from divlearn.log_vectors import fit_vectors
+from divlearn.log_vectors import fit_vectors, squared_distances
 from divlearn.sharded.blocks import Block, encode_block, fingerprint_block
 from divlearn.sharded.opening import open_new, open_training
 from divlearn.sharded.shards import Shards
@@ -180,7 +179,7 @@ class KMeansModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, Bas
             return partial(encode_block, atoms=centers, alpha=self.alpha_, beta=self.beta_)
         embed = (self._metric or LOG_EUCLIDEAN).embed  # files of version 0.2 have no metric
         vectors = embed(centers)
-        return lambda block: euclidean_distances(embed(block.matrices), vectors, squared=True)
+        return lambda block: squared_distances(embed(block.matrices), vectors)
 
     def _nearest(self) -> Nearest:
         """Return a function of a block that finds the nearest centroids, and the divergences."""
