@@ -368,7 +368,7 @@ def test_tables_that_are_too_large_tell_how_many_matrices_fit(data, name, monkey
 
 
 def test_a_kernel_whose_eigenvectors_would_take_too_long_is_skipped(data, monkeypatch):
-    """One second for eigenvectors of a matrix of size 64: 280 of sizes 45 and 30 take 56 seconds."""
+    """One second for a matrix of size 64: 280 of sizes 45 and 30 take 56 seconds."""
     calls = []
     monkeypatch.setattr("divlearn.committee.base.clock", lambda: float(len(calls)))
     monkeypatch.setattr("divlearn.committee.regressor.eigh", lambda *_, **__: calls.append(0))

@@ -135,7 +135,7 @@ class KMeansModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, Bas
 
     def _fit_vectors(self, shards: Shards, metric: EmbeddedMetric) -> None:
         parts = shards.map(
-            lambda block, embed: (embed(block.matrices), block.weights), metric.embed
+            lambda block, embed: (embed(block.matrices), block.weights), metric.embed_for_squares
         )
         vectors, weights = map(np.concatenate, zip(*parts, strict=True))
         options = {name: getattr(self, name) for name in _SKLEARN_PARAMETERS}
@@ -177,7 +177,9 @@ class KMeansModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, Bas
         centers = np.asarray(real_form(self.cluster_centers_))
         if hasattr(self, "alpha_"):
             return partial(encode_block, atoms=centers, alpha=self.alpha_, beta=self.beta_)
-        embed = (self._metric or LOG_EUCLIDEAN).embed  # files of version 0.2 have no metric
+        embed = (
+            self._metric or LOG_EUCLIDEAN
+        ).embed_for_squares  # files of version 0.2 have no metric
         vectors = embed(centers)
         return lambda block: squared_distances(embed(block.matrices), vectors)
 
