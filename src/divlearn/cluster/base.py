@@ -11,6 +11,7 @@ from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.cluster import KMeans
@@ -30,7 +31,7 @@ from divlearn.fitting.checkpoint import checkpointed, stage
 from divlearn.fitting.labelled import MatricesMixin, fit_method, real_new
 from divlearn.fitting.progress import say
 from divlearn.hermitian import real_form
-from divlearn.log_vectors import fit_vectors, squared_distances
+from divlearn.log_vectors import fit_vectors
 from divlearn.sharded.blocks import Block, encode_block, fingerprint_block
 from divlearn.sharded.opening import open_new, open_training
 from divlearn.sharded.shards import Shards
@@ -181,7 +182,7 @@ class KMeansModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, Bas
             self._metric or LOG_EUCLIDEAN
         ).embed_for_squares  # files of version 0.2 have no metric
         vectors = embed(centers)
-        return lambda block: squared_distances(embed(block.matrices), vectors)
+        return lambda block: cdist(embed(block.matrices), vectors, "sqeuclidean")
 
     def _nearest(self) -> Nearest:
         """Return a function of a block that finds the nearest centroids, and the divergences."""

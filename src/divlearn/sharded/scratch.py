@@ -23,7 +23,7 @@ _PREFIX, _LOCK = "divlearn-", "lock"
 
 def make_file() -> tuple[int, str]:
     """Create an empty file, and return its handle and its path."""
-    return tempfile.mkstemp(dir=_folder(os.getpid()), suffix=".pickle")
+    return tempfile.mkstemp(dir=_make_folder(os.getpid(), tempfile.gettempdir()), suffix=".pickle")
 
 
 def remove_file(path: str, process: int) -> None:
@@ -34,12 +34,12 @@ def remove_file(path: str, process: int) -> None:
 
 
 @cache
-def _folder(process: int) -> Path:
+def _make_folder(process: int, place: str) -> Path:
     if fcntl is not None:
-        _sweep()
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    handle = os.open(folder / "new", os.O_RDWR | os.O_CREAT)  # open as long as the process lives
+        _sweep(place)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
     if fcntl is not None:
+        handle = os.open(folder / "new", os.O_RDWR | os.O_CREAT)  # open until the process ends
         fcntl.flock(handle, fcntl.LOCK_EX)
         os.rename(folder / "new", folder / _LOCK)  # only now others try the lock
     atexit.register(_remove, folder, process)
@@ -51,9 +51,9 @@ def _remove(folder: Path, process: int) -> None:
         rmtree(folder, ignore_errors=True)
 
 
-def _sweep() -> None:
+def _sweep(place: str) -> None:
     """Remove folders of processes that have ended."""
-    for lock in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK}"):
+    for lock in Path(place).glob(f"{_PREFIX}*/{_LOCK}"):
         with suppress(OSError):  # it is locked, or of another user
             handle = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
             try:
