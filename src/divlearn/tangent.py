@@ -91,7 +91,8 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
     r"""Classify SPD matrices by a standard method for vectors, on their tangent vectors.
 
     The vectors are the upper triangles of :math:`\log(G^{-1/2} X G^{-1/2})`, with off-diagonal
-    entries times :math:`\sqrt 2`, divided by one number, so that their total variance is one.
+    entries times :math:`\sqrt 2`, minus their mean, divided by one number, so that their total
+    variance is one.
 
     Parameters
     ----------
@@ -134,6 +135,7 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
     model_: Model
     whitener_: Annotated[RealArray, "d d"]
     deviation_: float
+    _middle: Annotated[RealArray, "n_entries"]
 
     def __init__(
         self,
@@ -171,9 +173,12 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
     def _learner(self, training: Training, number: int) -> Callable[[Candidate], Model]:
         rows, data = training.parts[number][0], training.data
         whitener, vectors, deviation = space(training, self.at, number)
+        middle = self._find_middle(training, number)
         prepare, _ = self._method(training)
         try:
-            learn = prepare(vectors[rows] / deviation, data.codes[rows], data.weights[rows])
+            learn = prepare(
+                (vectors[rows] - middle) / deviation, data.codes[rows], data.weights[rows]
+            )
         except NoSpreadError:
             if number < len(training.folds) or number == training.whole:
                 raise
@@ -181,8 +186,13 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
             zeros = np.zeros((len(data.classes), vectors.shape[1] + 1))
             return lambda _: Linear(zeros[:, 1:], zeros[:, 0])
         if number == training.whole:
-            self.whitener_, self.deviation_ = whitener, deviation
+            self.whitener_, self.deviation_, self._middle = whitener, deviation, to_host(middle)
         return lambda candidate: learn(**dict(candidate))
+
+    def _find_middle(self, training: Training, number: int) -> RealArray:
+        """Return the mean of vectors, around which methods keep their digits in any unit."""
+        rows, (_, vectors, _) = training.parts[number][0], space(training, self.at, number)
+        return training.cached(("middle", self.at, number), lambda: vectors[rows].mean(axis=0))
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
         super()._fit_model(training, best)
@@ -191,10 +201,12 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
 
     def _decide(self, model: Model, training: Training, number: int) -> RealArray:
         _, vectors, deviation = space(training, self.at, number)
-        return to_host(model.decide(vectors[training.parts[number][1]] / deviation))
+        moved = vectors[training.parts[number][1]] - self._find_middle(training, number)
+        return to_host(model.decide(moved / deviation))
 
     def _decide_new(self, new: Prepared) -> RealArray:
-        return self.model_.decide(log_vectors(new, self.whitener_) / self.deviation_)
+        moved = log_vectors(new, self.whitener_) - self._middle
+        return self.model_.decide(moved / self.deviation_)
 
 
 # --- features, shared by estimators with the same training data -----------------------------------
