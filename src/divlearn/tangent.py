@@ -91,8 +91,8 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
     r"""Classify SPD matrices by a standard method for vectors, on their tangent vectors.
 
     The vectors are the upper triangles of :math:`\log(G^{-1/2} X G^{-1/2})`, with off-diagonal
-    entries times :math:`\sqrt 2`, minus their mean, divided by one number, so that their total
-    variance is one.
+    entries times :math:`\sqrt 2`, minus their mean at the identity,
+    divided by one number, so that their total variance is one.
 
     Parameters
     ----------
@@ -192,6 +192,8 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
     def _find_middle(self, training: Training, number: int) -> RealArray:
         """Return the mean of vectors, around which methods keep their digits in any unit."""
         rows, (_, vectors, _) = training.parts[number][0], space(training, self.at, number)
+        if self.at == "mean":  # they are centred up to the tolerance of the mean
+            return 0.0 * vectors[0]
         return training.cached(("middle", self.at, number), lambda: vectors[rows].mean(axis=0))
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
