@@ -18,7 +18,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 import divlearn
-from divlearn import DivergenceKernel, DivergenceKNN, DivergenceMDM, Recenter, get_divergence
+from divlearn import (
+    ABKMeans,
+    DivergenceKernel,
+    DivergenceKNN,
+    DivergenceMDM,
+    Recenter,
+    get_divergence,
+)
 from divlearn.divergence import DIVERGENCES, ABDivergence, EmbeddedMetric, get_member
 from divlearn.geometry import geodesic
 
@@ -320,3 +327,20 @@ def test_functions_of_the_same_name_stay_apart():
 def test_estimators_of_the_family_refuse_others(refuse):
     with pytest.raises(ValueError, match=r"divergence='wasserstein' .*must be .*airm, .*"):
         refuse(*classes())
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-200])
+@pytest.mark.parametrize("name", ["euclidean", "harmonic"])
+def test_squares_that_overflow_are_refused(name, size):
+    """Distances were infinite or zero, and probabilities of classes NaN."""
+    X = size * np.array([np.eye(2), 2 * np.eye(2), 3 * np.eye(2), 4 * np.eye(2)])
+    metric, y = get_divergence(name), [0, 0, 1, 1]
+    pattern = rf"in '{name}', whose squares (over|under)flow; multiply all matrices by one number"
+    for call in (
+        lambda: metric(X[0], X[1]),
+        lambda: metric.pairwise(X),
+        lambda: DivergenceMDM(name).fit(X, y).predict_proba(X),
+        lambda: ABKMeans(2, name).fit(X),
+    ):
+        with pytest.raises(ValueError, match=pattern):
+            call()

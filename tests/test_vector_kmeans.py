@@ -13,6 +13,14 @@ from divlearn.iddl.atoms import initial_atoms
 from divlearn.log_vectors import fit_vectors, log_vectors, refine_centres, squared_distances
 
 
+def test_squared_distances_keep_their_digits_far_from_the_origin():
+    random = np.random.default_rng(0)
+    first, second = random.normal(size=(2, 30, 5))
+    found = squared_distances(2**20 + first, 2**20 + second)
+    gaps = (2**20 + first)[:, None] - (2**20 + second)
+    np.testing.assert_allclose(found, (gaps**2).sum(axis=2), rtol=1e-9, atol=1e-14)
+
+
 def test_squared_distances_are_those_of_scipy_wherever_the_vectors_are():
     rng = np.random.default_rng(0)
     rows, others = rng.normal(size=(20, 5)), rng.normal(size=(7, 5))

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.cluster import KMeans
@@ -56,17 +57,29 @@ def spread(vectors: RealArray) -> float:
     return 1.0 if deviation <= _NO_SPREAD * float(np.abs(vectors).max()) else deviation
 
 
-def squared_distances(
-    vectors: RealArray, others: RealArray, squares: RealArray | None = None
-) -> RealArray:
-    """Squared Euclidean distances, shape (n_vectors, n_others), on the host or on a device.
+class Centred(NamedTuple):
+    """Vectors around their mean, and their squared norms."""
 
-    `squares` are `sum_squares(others)`, if these are known.
-    """
+    middle: RealArray
+    vectors: RealArray
+    squares: RealArray
+
+
+def centre(vectors: RealArray) -> Centred:
+    middle = vectors.mean(axis=0)
+    centred = vectors - middle
+    return Centred(middle, centred, sum_squares(centred))
+
+
+def squared_distances(vectors: RealArray, others: RealArray | Centred) -> RealArray:
+    """Squared Euclidean distances, shape (n_vectors, n_others), on the host or on a device."""
+    # By products, whose rounding is relative to squared distances from the mean of the others.
     # Without the checks of scikit-learn, which take longer than the distances of one vector.
-    table = (-2 * vectors) @ others.T
-    table += sum_squares(vectors)[:, None]
-    table += sum_squares(others) if squares is None else squares
+    known = others if isinstance(others, Centred) else centre(others)
+    moved = vectors - known.middle
+    table = (-2 * moved) @ known.vectors.T
+    table += sum_squares(moved)[:, None]
+    table += known.squares
     return np.maximum(table, 0, out=table)
 
 

@@ -49,7 +49,7 @@ from divlearn.kernels.machines import (
     indicate,
 )
 from divlearn.kernels.tables import are_many, by_class, decay, pick_landmarks
-from divlearn.log_vectors import log_vectors, spread, squared_distances, sum_squares
+from divlearn.log_vectors import Centred, centre, log_vectors, spread, squared_distances
 from divlearn.means import mean_abld
 from divlearn.sharded.blocks import Block
 from divlearn.sharded.shards import MemoryShards
@@ -66,13 +66,13 @@ class Machine:
     vectors: Annotated[RealArray, "n_vectors n_entries"]
 
     @cached_property
-    def _squares(self) -> RealArray:
-        return sum_squares(self.vectors)
+    def _centred(self) -> Centred:
+        return centre(self.vectors)
 
     def decide(self, vectors: RealArray) -> RealArray:
         """Scores, shape (n_vectors, n_classes, n_forms)."""
-        others = to_device_of(self.vectors, vectors), to_device_of(self._squares, vectors)
-        table = squared_distances(vectors, *others)
+        others = Centred(*(to_device_of(values, vectors) for values in self._centred))
+        table = squared_distances(vectors, others)
         kernel = decay(table, self.gamma)
         if isinstance(self.machine, LeastSquares):
             return self.machine.decide(kernel)
@@ -90,7 +90,8 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
     r"""Classify SPD matrices by a standard method for vectors, on their tangent vectors.
 
     The vectors are the upper triangles of :math:`\log(G^{-1/2} X G^{-1/2})`, with off-diagonal
-    entries times :math:`\sqrt 2`, divided by one number, so that their total variance is one.
+    entries times :math:`\sqrt 2`, minus their mean at the identity,
+    divided by one number, so that their total variance is one.
 
     Parameters
     ----------
@@ -133,6 +134,7 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
     model_: Model
     whitener_: Annotated[RealArray, "d d"]
     deviation_: float
+    _middle: Annotated[RealArray, "n_entries"]
 
     def __init__(
         self,
@@ -170,9 +172,12 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
     def _learner(self, training: Training, number: int) -> Callable[[Candidate], Model]:
         rows, data = training.parts[number][0], training.data
         whitener, vectors, deviation = space(training, self.at, number)
+        middle = self._find_middle(training, number)
         prepare, _ = self._method(training)
         try:
-            learn = prepare(vectors[rows] / deviation, data.codes[rows], data.weights[rows])
+            learn = prepare(
+                (vectors[rows] - middle) / deviation, data.codes[rows], data.weights[rows]
+            )
         except NoSpreadError:
             if number < len(training.folds) or number == training.whole:
                 raise
@@ -180,8 +185,15 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
             zeros = np.zeros((len(data.classes), vectors.shape[1] + 1))
             return lambda _: Linear(zeros[:, 1:], zeros[:, 0])
         if number == training.whole:
-            self.whitener_, self.deviation_ = whitener, deviation
+            self.whitener_, self.deviation_, self._middle = whitener, deviation, to_host(middle)
         return lambda candidate: learn(**dict(candidate))
+
+    def _find_middle(self, training: Training, number: int) -> RealArray:
+        """Return the mean of vectors, around which methods keep their digits in any unit."""
+        rows, (_, vectors, _) = training.parts[number][0], space(training, self.at, number)
+        if self.at == "mean":  # they are centred up to the tolerance of the mean
+            return 0.0 * vectors[0]
+        return training.cached(("middle", self.at, number), lambda: vectors[rows].mean(axis=0))
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
         super()._fit_model(training, best)
@@ -190,10 +202,12 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
 
     def _decide(self, model: Model, training: Training, number: int) -> RealArray:
         _, vectors, deviation = space(training, self.at, number)
-        return to_host(model.decide(vectors[training.parts[number][1]] / deviation))
+        moved = vectors[training.parts[number][1]] - self._find_middle(training, number)
+        return to_host(model.decide(moved / deviation))
 
     def _decide_new(self, new: Prepared) -> RealArray:
-        return self.model_.decide(log_vectors(new, self.whitener_) / self.deviation_)
+        moved = log_vectors(new, self.whitener_) - self._middle
+        return self.model_.decide(moved / self.deviation_)
 
 
 # --- features, shared by estimators with the same training data -----------------------------------
@@ -282,9 +296,10 @@ def _rbf(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
 
 def _on_landmarks(vectors: RealArray, y: Indices, weights: RealArray) -> Learn:
     landmarks = vectors[pick_landmarks(y)]
-    inner = to_host(squared_distances(landmarks, landmarks))
+    centred = centre(landmarks)
+    inner = to_host(squared_distances(landmarks, centred))
     problem = Landmarks(
-        lambda rows: squared_distances(vectors[rows], landmarks),
+        lambda rows: squared_distances(vectors[rows], centred),
         lambda gamma: decay(inner, gamma),
         indicate(y),
         weights,

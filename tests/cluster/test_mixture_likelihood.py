@@ -9,6 +9,7 @@ from scipy.stats import gamma, invwishart, wishart
 
 from divlearn.cluster import ABMixture, pairwise_f1_score
 from divlearn.cluster.em import describe
+from divlearn.cluster.mixture import TOLERANCE
 from divlearn.datasets import make_inverse_wishart_clusters, make_wishart_clusters
 from divlearn.likelihood import fit_likelihood, fit_member, log_density, sample_family
 
@@ -125,6 +126,15 @@ def test_no_special_case_is_likelier_than_the_learned_member():
     X, _ = make_wishart_clusters(2, 20, 8, separation=4, random_state=4)
     fits = ABMixture(3, n_init=1, random_state=4).fit(X).compare(X)
     assert max(fits.values(), key=lambda fit: round(fit.log_likelihood, 2)).name == "learned"
+
+
+def test_the_fit_itself_is_as_likely_as_the_named_members():
+    """A fit that followed the likelihood alone ended 0.5 below one of Wishart matrices."""
+    X, _ = make_wishart_clusters(4, 20, 2, separation=1, random_state=8)
+    mixture = ABMixture(4, random_state=0).fit(X)
+    fits = mixture.compare(X)
+    likeliest = max(fit.log_likelihood for fit in fits.values())
+    assert likeliest <= len(X) * (mixture.lower_bound_ + TOLERANCE)
 
 
 def test_a_member_without_name_beats_the_named():

@@ -362,3 +362,20 @@ def test_tables_that_are_too_large_tell_how_many_matrices_fit(data, name, monkey
     clone(MEMBERS[name]).fit(X[:most], y[:most])
     with pytest.raises(ValueError, match="at most"):
         clone(MEMBERS[name]).fit(X[: most + 1], y[: most + 1])
+
+
+# time
+
+
+def test_a_kernel_whose_eigenvectors_would_take_too_long_is_skipped(data, monkeypatch):
+    """One second for a matrix of size 64: 280 of sizes 45 and 30 take 56 seconds."""
+    calls = []
+    monkeypatch.setattr("divlearn.committee.base.clock", lambda: float(len(calls)))
+    monkeypatch.setattr("divlearn.committee.regressor.eigh", lambda *_, **__: calls.append(0))
+    members = ("log ridge", "kernel", "nearest neighbour")
+    for limit, skipped in ((30, ["kernel"]), (120, [])):
+        model = SPDRegressor(members, time_limit=limit, random_state=0, n_jobs=1).fit(*data[:2])
+        assert [name for name in members if name not in model.members_] == skipped
+        assert ("kernel was skipped: it would exceed time_limit=30" in model.message_) == (
+            skipped == ["kernel"]
+        )

@@ -219,3 +219,29 @@ def test_messages_name_divergences():
     model = NearestClassifier(random_state=0).fit(X, y)
     name = model.best_params_["divergence"].name
     assert model.message_.startswith(f"divergence = {name}, n_neighbors = ")
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-12, 1e200, 1e-200])
+@pytest.mark.parametrize("spread", [1e-3, 1e-9])
+@pytest.mark.parametrize(
+    "metric", ["euclidean", "log-euclidean", "cholesky", "log-cholesky", "harmonic"]
+)
+def test_neighbours_of_nearly_equal_matrices_of_any_size(metric, spread, size):
+    """Squares of vectors have 16 digits, their differences fewer, and may overflow."""
+    random = np.random.default_rng(0)
+    noise = random.normal(size=(70, 3, 3))
+    X = size * (np.eye(3) + spread * (noise + noise.mT))
+    X, new = X[:40], X[40:]
+    distances, neighbors = DivergenceKNN(3, metric).fit(X, np.arange(40) % 2).kneighbors(new)
+    embed = get_divergence(metric).embed
+    unit = np.abs(embed(X)).max()
+    gaps = (embed(new)[:, None] - embed(X)) / unit
+    expected = np.sqrt((gaps**2).sum(axis=2))
+    np.testing.assert_array_equal(neighbors, np.argsort(expected, axis=1)[:, :3])
+    np.testing.assert_allclose(distances, unit * np.sort(expected, axis=1)[:, :3], rtol=1e-7)
+
+
+def test_copies_are_neighbours_in_their_order():
+    X = np.repeat(1e3 * np.array([np.eye(2), 2 * np.eye(2)]), 50, axis=0)
+    model = DivergenceKNN(3, "log-euclidean").fit(X, np.arange(100) % 2)
+    assert model.kneighbors(X[[0, 60]])[1].tolist() == [[0, 1, 2], [50, 51, 52]]

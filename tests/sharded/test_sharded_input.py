@@ -66,14 +66,14 @@ def test_a_callable_is_called_once(data, columns, memory_limit, temporary_folder
             yield (X[rows], y[rows], np.ones(len(rows)))[:columns]
 
     shards = open_shards(generate, memory_limit=memory_limit)
-    assert len(list(temporary_folder.iterdir())) == (0 if memory_limit is None else 12)
+    assert len(list(temporary_folder.rglob("*.pickle"))) == (0 if memory_limit is None else 12)
     for _ in range(3):
         np.testing.assert_array_equal(matrices_of(shards), X)
     assert len(made) == len(shards) == 12
     if columns > 1:
         assert np.concatenate(shards.map(lambda block: block.y)).tolist() == y.tolist()
     del shards
-    assert not list(temporary_folder.iterdir())
+    assert not list(temporary_folder.rglob("*.pickle"))
 
 
 def test_items_have_targets_for_all_matrices(data):

@@ -7,6 +7,7 @@ import pytest
 from scipy.special import softmax
 from sklearn.svm import SVC
 
+from divlearn.baselines import LogEuclideanSVM
 from divlearn.datasets import make_wishart_clusters
 from divlearn.heads.discriminants import project_to_span
 from divlearn.kernels.machines import LeastSquares, couple
@@ -69,3 +70,20 @@ def test_many_matrices_are_classified_by_landmarks(n_classes, request):
     assert isinstance(model.model_.machine, LeastSquares)
     assert model.score(X[1::2], y[1::2]) > exact.score(X[1::2], y[1::2]) - 0.05
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("method", ["lda", "logistic", "rda", "rbf", "svm", "svm rbf"])
+def test_small_differences_of_matrices_in_small_units(method):
+    """Logarithms have digits in common, which differ with the unit."""
+    random, y = np.random.default_rng(0), np.arange(60) % 2
+    noise = random.normal(size=(60, 3, 3))
+    X = np.eye(3) + 1e-7 * (noise + noise.mT + 3 * y[:, None, None] * np.diag([1, -1, 0]))
+    if method.startswith("svm"):
+        model = LogEuclideanSVM("rbf" if "rbf" in method else "linear", random_state=0)
+    else:
+        model = TangentClassifier(method, at="identity", random_state=0)
+    one, volts = (
+        model.fit(scale * X[:40], y[:40]).predict_proba(scale * X[40:]) for scale in (1, 1e-12)
+    )
+    # The logarithm of 1e-12 has 27 units in front of the digits that differ, from the seventh on.
+    np.testing.assert_allclose(volts, one, atol=1e-3)

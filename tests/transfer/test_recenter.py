@@ -335,15 +335,41 @@ def test_forgetting_weights_matrices_by_age(data):
     np.testing.assert_allclose(model.totals_, [weights.sum(), n])
 
 
-def test_running_dispersions(data):
-    """Of copies of one group, the dispersion of the group."""
+def test_running_dispersions_of_numbers():
+    """Each number adds its squared distance to the mean before, over the expectation of that."""
+    random = np.random.default_rng(0)
+    old, new, forgetting = random.normal(size=50), 5 + 2 * random.normal(size=400), 0.3
+    old /= old.std()
+    model = Recenter("log-euclidean", stretch=True)
+    model.fit(np.exp(old)[:, None, None], groups=["old"] * 50)
+    dispersion, total, weights, running = 1.0, 1.0, np.empty(0), []
+    for i, x in enumerate(new):
+        model.partial_fit(np.exp([[[x]]]), groups=["new"], forgetting=forgetting)
+        total *= 1 - forgetting
+        if i > 0:
+            mean = np.average(new[:i], weights=weights)
+            variance = (weights**2).sum() / weights.sum() ** 2  # of the mean
+            dispersion = total * dispersion + (x - mean) ** 2 / (1 + variance)
+        else:
+            dispersion = total * dispersion + dispersion
+        total, weights = total + 1, np.append((1 - forgetting) * weights, 1)
+        dispersion /= total
+        running.append(model.dispersions_[1])
+        assert running[-1] == pytest.approx(dispersion, rel=1e-6)
+    assert np.mean(running[20:]) == pytest.approx(np.var(new), rel=0.05)
+
+
+def test_running_dispersions_of_a_part(data):
+    """As of numbers, of all matrices of a call together; matrices that repeat add the same."""
     X, _, groups = data
     first = X[groups == "anna"]
-    model = Recenter(stretch=True).fit(first, groups=["anna"] * len(first))
+    n = len(first)
+    model = Recenter(stretch=True).fit(first, groups=["anna"] * n)
     mean, dispersion = model.means_[0], model.dispersions_[0]
-    model.partial_fit(first, groups=["anna"] * len(first))
+    model.partial_fit(first, groups=["anna"] * n)
     np.testing.assert_allclose(model.means_[0], mean, rtol=1e-4)
-    np.testing.assert_allclose(model.dispersions_, [dispersion], rtol=1e-4)
+    expected = dispersion * (1 + 1 / (1 - 1 / (2 * n))) / 2  # the mean has 2 n matrices
+    np.testing.assert_allclose(model.dispersions_, [expected], rtol=1e-4)
 
 
 def test_matrices_without_groups_continue_one_session(data, tmp_path):

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.metrics.pairwise import euclidean_distances
 
 from divlearn.arrays import RealArray
 from divlearn.baselines.coded import Parameters, View
@@ -21,6 +20,7 @@ from divlearn.divergence import (
 from divlearn.engines import Engine, get_engine
 from divlearn.geometry import in_frames
 from divlearn.kernels.definiteness import theory
+from divlearn.log_vectors import squared_distances
 from divlearn.tolerances import LEARNING_ACCURACY
 
 # Candidates of bandwidths, over the median divergence of matrices and atoms; the smoothest first.
@@ -90,7 +90,7 @@ class EmbeddedView(KernelView):
         return self.divergence.embed(matrices)
 
     def divergences(self, data: RealArray, atoms: RealArray) -> RealArray:
-        return euclidean_distances(data, self.divergence.embed(atoms), squared=True)
+        return squared_distances(data, self.divergence.embed(atoms))
 
     def to_point(self, atoms: RealArray) -> RealArray:
         return self.divergence.embed(atoms)

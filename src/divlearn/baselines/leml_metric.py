@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import pairwise_distances_argmin
 from sklearn.neighbors import NearestNeighbors
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.fitting.progress import notify, stoppable
 from divlearn.geometry import invsqrtm
+from divlearn.nearest.vectors import VectorNeighbors
 
 
 class Solution(NamedTuple):
@@ -72,7 +72,7 @@ def distance_percentiles(
 
 
 def label_nearest(vectors: RealArray, codes: Indices, queries: RealArray) -> Indices:
-    return codes[pairwise_distances_argmin(queries, vectors)]
+    return codes[VectorNeighbors(vectors).find(queries, 1)[1][:, 0]]
 
 
 def near_pairs(
@@ -82,7 +82,7 @@ def near_pairs(
     # Every vector with its nearest ones, in an order the generator draws, then with its second
     # nearest, and so on; pairs of copies are left out. Returned are indices, and whether both are
     # of the same class.
-    n = len(vectors)
+    vectors, n = vectors - vectors.mean(axis=0), len(vectors)  # small numbers keep their digits
     ranks = -(-count // (2 * n))
     order = np.arange(n) if rng is None else rng.permutation(n)
     neighbors = np.full((2, n, ranks), -1, dtype=np.intp)  # of the same class, of others

@@ -6,7 +6,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -105,10 +105,10 @@ def make_machine(C: float, gamma: float | None, *, table: bool) -> SVC:
 class LogEuclideanSVM(VectorClassifier):
     r"""Support vector machine on the vectors of :math:`\log X`.
 
-    Euclidean distances of the vectors are log-Euclidean distances. The vectors are divided by the
-    root s of their total variance, so that kernels are
+    Euclidean distances of the vectors are log-Euclidean distances. With their mean L and the root s
+    of their total variance, kernels are
 
-    .. math:: K(X, Y) = \frac{\langle \log X, \log Y \rangle}{s^2} \quad\text{or}\quad
+    .. math:: K(X, Y) = \frac{\langle \log X - L, \log Y - L \rangle}{s^2} \quad\text{or}\quad
               K(X, Y) = \exp\Bigl(-\frac{\gamma}{s^2} \|\log X - \log Y\|_F^2\Bigr) ,
 
     and the same values of C and gamma suit all data. Machines decide between pairs of classes.
@@ -147,6 +147,7 @@ class LogEuclideanSVM(VectorClassifier):
     """
 
     deviation_: float
+    _middle: Annotated[RealArray, "n_entries"]  # around it machines keep their digits in any unit
     model_: SVC
 
     def __init__(
@@ -185,12 +186,16 @@ class LogEuclideanSVM(VectorClassifier):
         return coordinate_grid(grid.candidates) if self._nested else grid
 
     def _vectors(self, training: Training, candidate: Candidate) -> RealArray:
-        vectors = training.log_vectors
-        return training.cached("scaled logarithms", lambda: to_host(vectors / spread(vectors)))
+        vectors = to_host(training.log_vectors)
+        return training.cached(
+            "scaled logarithms", lambda: (vectors - vectors.mean(axis=0)) / spread(vectors)
+        )
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
         self.model_, _ = self._learner(training, training.whole)(best)
-        self.deviation_ = spread(training.log_vectors)
+        vectors = to_host(training.log_vectors)
+        self.deviation_, self._middle = spread(vectors), vectors.mean(axis=0)
 
     def _decide_new(self, new: Prepared) -> RealArray:
-        return couple(self.model_.decision_function(log_vectors(new) / self.deviation_))
+        vectors = (log_vectors(new) - self._middle) / self.deviation_
+        return couple(self.model_.decision_function(vectors))

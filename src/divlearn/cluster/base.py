@@ -11,11 +11,11 @@ from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamesMixin
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -136,7 +136,7 @@ class KMeansModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, Bas
 
     def _fit_vectors(self, shards: Shards, metric: EmbeddedMetric) -> None:
         parts = shards.map(
-            lambda block, embed: (embed(block.matrices), block.weights), metric.embed
+            lambda block, embed: (embed(block.matrices), block.weights), metric.embed_for_squares
         )
         vectors, weights = map(np.concatenate, zip(*parts, strict=True))
         options = {name: getattr(self, name) for name in _SKLEARN_PARAMETERS}
@@ -178,9 +178,11 @@ class KMeansModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, Bas
         centers = np.asarray(real_form(self.cluster_centers_))
         if hasattr(self, "alpha_"):
             return partial(encode_block, atoms=centers, alpha=self.alpha_, beta=self.beta_)
-        embed = (self._metric or LOG_EUCLIDEAN).embed  # files of version 0.2 have no metric
+        embed = (
+            self._metric or LOG_EUCLIDEAN
+        ).embed_for_squares  # files of version 0.2 have no metric
         vectors = embed(centers)
-        return lambda block: euclidean_distances(embed(block.matrices), vectors, squared=True)
+        return lambda block: cdist(embed(block.matrices), vectors, "sqeuclidean")
 
     def _nearest(self) -> Nearest:
         """Return a function of a block that finds the nearest centroids, and the divergences."""

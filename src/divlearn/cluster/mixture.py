@@ -71,7 +71,8 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
     init : as in `ABKMeans`
         After a named initialisation, the fit also tries moves: it removes one component and splits
         another while this raises the likelihood, which usually replaces many restarts. With an
-        array, there are no moves, and components keep its order.
+        array, there are no moves, and components keep its order. Last, "learn" and "matrix-f" fit
+        their named special cases from the same components, and continue from one that is likelier.
     n_init : int, default=1
         Number of starts; the result with the highest likelihood is kept.
     max_iter : int, default=200

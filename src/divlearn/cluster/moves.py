@@ -1,11 +1,13 @@
 """A mixture from several starts, with moves out of local maxima.
 
 A move removes one component and splits another in two: expectation maximisation may end with one
-component on two clusters and two on another.
+component on two clusters and two on another. In the end, named members are fitted from the same
+components: where one of them, which is a special case, finds a higher maximum, the fit goes there.
 """
 
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +27,7 @@ from divlearn.cluster.em import (
 )
 from divlearn.cluster.runs import Run, Starts, best_of
 from divlearn.fitting.checkpoint import stage
-from divlearn.fitting.progress import is_interrupted, notify, stoppable
+from divlearn.fitting.progress import is_interrupted, notify, stoppable, track
 from divlearn.geometry import compose
 from divlearn.log_vectors import fit_vectors
 from divlearn.means import mean_abld
@@ -60,7 +62,7 @@ def fit_mixture(
         return result
 
     n_init = n_init if isinstance(init, str) else 1
-    best = best_of(n_init, partial(stage, "start", run, random_state))
+    best = _exceed_members(em, best_of(n_init, partial(stage, "start", run, random_state)))
     return replace(best, message="; ".join([best.message, *_remarks(em, best.result)]))
 
 
@@ -116,13 +118,31 @@ def _relocate(
             notify("moves", number + 1, n_components, f"log-likelihood {rise:+.3g} per matrix")
             if not rise > em.tol:
                 break
-            history = {
-                name: np.concatenate([values, continued.history[name]])
-                for name, values in run.history.items()
-            }
-            run = replace(continued, n_iter=run.n_iter + continued.n_iter, history=history)
+            run = _join(run, continued)
         return run
     return replace(run, message="interrupted by the user in a move")
+
+
+def _exceed_members(em: EM, run: Run[Mixture]) -> Run[Mixture]:
+    """Continue a run from the best named member if that is more likely, in another maximum."""
+    with stoppable():
+        best = run
+        for members in track(em.members.named_cases(), "named members"):
+            if is_interrupted():
+                return run
+            case = EM(em.shards, members, em.share, em.max_iter, em.tol)
+            best = min(best, case.run(case.refit(run.result)), key=attrgetter("objective"))
+        return run if best is run else _join(run, em.run(best.result))
+    return replace(run, message="interrupted by the user in a fit of a named member")
+
+
+def _join(run: Run[Mixture], continued: Run[Mixture]) -> Run[Mixture]:
+    history = {
+        name: np.concatenate([values, continued.history[name]])
+        for name, values in run.history.items()
+    }
+    # The step between both has a row of the history, as an iteration has.
+    return replace(continued, n_iter=run.n_iter + 1 + continued.n_iter, history=history)
 
 
 class _Moves:

@@ -192,8 +192,8 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
 
     def _measure_pair(self, training: _D) -> float:
         """Measure the seconds of a pair of matrices, by more and more of them: calls cost time."""
-        matrices, limit = training.data.matrices, self.time_limit or np.inf
-        enough, step = min(_PROBE_SECONDS, _PROBE_SHARE * limit), max(len(matrices) // _PROBED, 1)
+        matrices, enough = training.data.matrices, self._probe_seconds()
+        step = max(len(matrices) // _PROBED, 1)
         last_seconds = last_pairs = 0.0
         while True:
             probe, began = matrices[::step], clock()
@@ -203,6 +203,10 @@ class Committee(BaseEstimator, Generic[_D]):  # type: ignore[misc]
                 more = (seconds - last_seconds) / (pairs - last_pairs)
                 return more if more > 0 else seconds / pairs
             last_seconds, last_pairs, step = seconds, pairs, step // 2
+
+    def _probe_seconds(self) -> float:
+        """Seconds after which a measurement ends."""
+        return min(_PROBE_SECONDS, _PROBE_SHARE * (self.time_limit or np.inf))
 
     def _count(self, training: _D) -> tuple[RealArray, Indices]:
         """Return counts of held-out matrices, for the weights of members, and their units."""

@@ -8,12 +8,14 @@ from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import eigh
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray
 from divlearn.checks import RandomState
-from divlearn.committee.base import Committee, MemberNames
+from divlearn.committee import base
+from divlearn.committee.base import Committee, MemberNames, Members
 from divlearn.committee.weights import Average, find_simple, fit_number_average
 from divlearn.committee.wrapped import CrossValidatedRegressor
 from divlearn.engines import Engine
@@ -28,8 +30,10 @@ from divlearn.fitting.progress import say
 from divlearn.fitting.training import NumberedTraining, r_squared
 from divlearn.iddl import IDDLRegressor
 from divlearn.kernels import DivergenceKernelRegressor
+from divlearn.kernels.regressor import count_cubes
 from divlearn.nearest import NearestRegressor
 from divlearn.tangent import TangentRegressor
+from divlearn.threads import count_jobs, limit_blas
 
 _QUICK: dict[str, Callable[..., BaseEstimator]] = {
     "tangent ridge": TangentRegressor,
@@ -37,6 +41,7 @@ _QUICK: dict[str, Callable[..., BaseEstimator]] = {
     "kernel": DivergenceKernelRegressor,
     "nearest neighbour": NearestRegressor,
 }
+_SMALLEST_PROBE = 64  # size of a matrix, to measure the time of eigenvectors
 REGRESSORS = (*_QUICK, "iddl")
 
 
@@ -132,6 +137,25 @@ class SPDRegressor(
         data, rows = training.data, training.tested
         predictions = data.standardize(member.oof_prediction_[data.positions[rows]])
         return f"R2: {name} {r_squared(data.numbers[rows], predictions, data.weights[rows]):.3f}"
+
+    def _estimate(self, name: str, fitted: Members, training: NumberedTraining) -> float:
+        seconds = super()._estimate(name, fitted, training)
+        if name == "kernel" and (cubes := count_cubes(training)):
+            n_jobs = count_jobs(self.n_jobs, training.engine.n_threads)
+            seconds += cubes * self._measure_cube(len(training.data.matrices)) / n_jobs
+        return seconds
+
+    def _measure_cube(self, n_matrices: int) -> float:
+        """Measure the seconds of eigenvectors of a symmetric matrix, over the cube of its size."""
+        enough, size, random = self._probe_seconds(), _SMALLEST_PROBE, np.random.RandomState(0)
+        with limit_blas(1):  # as in the fit
+            while True:
+                matrix, began = random.normal(size=(size, size)), base.clock()
+                eigh(matrix + matrix.T, driver="evd")
+                seconds, next_size = base.clock() - began, 2 * size
+                if seconds >= enough or next_size > n_matrices:
+                    return float(seconds / size**3)
+                size = next_size
 
     def _weigh(self, training: NumberedTraining) -> None:
         data, tested = training.data, training.tested

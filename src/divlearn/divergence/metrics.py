@@ -19,6 +19,7 @@ from divlearn.means import arithmetic_mean
 from divlearn.spd import check_spd
 
 Measure = Callable[[RealArray, RealArray], ArrayLike]  # (n, d, d) and (d, d) to n numbers
+_LEAST_SIZE = 1e-152  # of vectors, whose squared distances shall be accurate
 _MAX_ITER = 500  # of the Wasserstein mean
 
 
@@ -53,13 +54,25 @@ class EmbeddedMetric(Divergence):
             return X.cached(self, lambda: self.embed(X.matrices))
         return self.embed(check_set(X))
 
+    def embed_for_squares(self, matrices: RealArray) -> RealArray:
+        """Embed matrices; raise if squares of the vectors would overflow or underflow."""
+        vectors = self.embed(matrices)
+        size = float(np.abs(vectors).max(initial=0))
+        if size and not _LEAST_SIZE < size < 1 / _LEAST_SIZE:
+            raise ValueError(
+                f"entries of the matrices lead to numbers up to {size:.2g} in {self.name!r}, whose "
+                f"squares {'overflow' if size > 1 else 'underflow'}; multiply all matrices by one "
+                "number, so that their entries are about one"
+            )
+        return vectors
+
     def _table(self, X: RealArray, Y: RealArray) -> RealArray:
         from scipy.spatial.distance import cdist, pdist, squareform  # take a moment to import
 
-        vectors = self.embed(X)
+        vectors = self.embed_for_squares(X)
         if Y is X:
             return squareform(pdist(vectors, "sqeuclidean"))
-        return cdist(vectors, self.embed(Y), "sqeuclidean")
+        return cdist(vectors, self.embed_for_squares(Y), "sqeuclidean")
 
     def _mean(self, X: Matrices, weight: ArrayLike | None, **_: object) -> RealArray:
         matrices, weights = check_weighted(X, weight)
@@ -67,7 +80,8 @@ class EmbeddedMetric(Divergence):
 
     def _compare(self, X: RealArray, Y: RealArray) -> RealArray:
         first, second = (
-            self.embed(Z.reshape(-1, *Z.shape[-2:])).reshape(*Z.shape[:-2], -1) for Z in (X, Y)
+            self.embed_for_squares(Z.reshape(-1, *Z.shape[-2:])).reshape(*Z.shape[:-2], -1)
+            for Z in (X, Y)
         )
         squares: RealArray = ((first - second) ** 2).sum(axis=-1)
         return squares

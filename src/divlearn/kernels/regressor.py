@@ -41,6 +41,7 @@ from divlearn.kernels.tables import (
 )
 from divlearn.tolerances import LEARNING_ACCURACY
 
+SCALES = (0.03, 0.1, 0.3, 1.0)
 PENALTIES = tuple(10.0**power for power in range(-5, 4))  # to choose from
 _MOST = 1500  # matrices: eigenvectors of larger kernels take minutes
 
@@ -123,7 +124,7 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
     def __init__(
         self,
         divergences: Sequence[DivergenceLike] | None = None,
-        scales: ArrayLike = (0.03, 0.1, 0.3, 1.0),
+        scales: ArrayLike = SCALES,
         penalties: ArrayLike = PENALTIES,
         *,
         cv: Splitter = 4,
@@ -217,6 +218,14 @@ class DivergenceKernelRegressor(HeldOutRegressor[Candidate]):
         engine = engine_of(self, LEARNING_ACCURACY)
         table = training_table(self, divergence, engine, new)
         return to_host(self.model_.decide(decay(table, scale)))[:, 0]
+
+
+def count_cubes(training: NumberedTraining) -> float:
+    """Sum of the cubes of the sizes of all kernels whose eigenvectors a default fit computes."""
+    if are_many(training, _MOST):
+        return 0.0
+    n_kernels = len(usual_divergences()) * len(SCALES)
+    return float(n_kernels * sum(float(len(train)) ** 3 for train, _ in training.parts[:-1]))
 
 
 def _table(training: NumberedTraining, divergence: Divergence) -> RealArray:

@@ -8,6 +8,8 @@ given difference f is even in :math:`\alpha + \beta`, hence analytic in these tw
 while in alpha and beta every likelihood is stationary along (1, 1) at the origin.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 
@@ -47,6 +49,13 @@ class Members:
         if self.n_free == 0:
             return ((self.alpha, self.beta),)
         return tuple((a, b) for a, b in _STARTS if self.n_free == 2 or a + b == 1)
+
+    def named_cases(self) -> list[Members]:
+        """Named sets of members that are parts of this one."""
+        cases = [members for members in NAMED_MEMBERS.values() if members.n_free < self.n_free]
+        if self.n_free == 1:
+            return [members for members in cases if members.alpha + members.beta == 1]
+        return cases
 
     def locate(self, alpha: float, beta: float) -> RealArray:
         """Coordinates of (alpha, beta), clipped to the bounds."""

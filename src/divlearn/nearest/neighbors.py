@@ -10,7 +10,6 @@ from typing import Annotated, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.alpha_beta import keep_prepared
@@ -32,7 +31,8 @@ from divlearn.fitting.training import Grid, HeldOutClassifier, Training
 from divlearn.kernels.classifier import POINTS
 from divlearn.kernels.regressor import usual_divergences
 from divlearn.kernels.tables import are_many, by_class, cut, shared_table, training_table
-from divlearn.log_vectors import squared_distances
+from divlearn.log_vectors import centre, squared_distances
+from divlearn.nearest.vectors import VectorNeighbors, take_nearest
 from divlearn.tolerances import LEARNING_ACCURACY
 
 _COLUMNS = 1024  # training matrices whose divergences are held at a time
@@ -99,7 +99,6 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
     _matrices: Annotated[RealArray, "n_matrices d d"]
     _codes: Annotated[Indices, "n_matrices"]
     _vectors: Annotated[RealArray, "n_matrices n_entries"]
-    _index: NearestNeighbors
 
     def __init__(
         self,
@@ -130,7 +129,6 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
         self._votes, self._kept = data.weights, data.positions
         if isinstance(self._divergence, EmbeddedMetric):
             self._vectors = self._divergence.embed(data.matrices)
-            self._index = NearestNeighbors(algorithm="brute").fit(self._vectors)
         return self
 
     @property
@@ -178,11 +176,8 @@ class DivergenceKNN(labelled.MatrixClassifierMixin, BaseEstimator):  # type: ign
 
     def _search_block(self, queries: RealArray, k: int) -> tuple[RealArray, Indices]:
         if isinstance(self._divergence, EmbeddedMetric):
-            vectors = self._divergence.embed(queries)
-            neighbors = self._index.kneighbors(vectors, k, return_distance=False)
-            # Distances anew: those of the search lose digits by subtraction of squares.
-            gaps = vectors[:, None] - self._vectors[neighbors]
-            return _take_nearest(np.linalg.norm(gaps, axis=2), neighbors, k)
+            trained = prepare_once(self, self._vectors, VectorNeighbors)
+            return trained.find(self._divergence.embed(queries), k)
         blocks = prepare_once(self, self._matrices, _split)
         engine = labelled.engine_of(self)
         return _find_nearest(queries, blocks, self._divergence, k, engine)
@@ -225,17 +220,10 @@ def _find_nearest(
             table = np.take_along_axis(table, order, axis=1)
             columns = to_host(order).astype(np.intp, copy=False)
         columns = columns + number * _COLUMNS
-        distances, neighbors = _take_nearest(
+        distances, neighbors = take_nearest(
             np.hstack([distances, to_host(table)]), np.hstack([neighbors, columns]), k
         )
     return distances, neighbors
-
-
-def _take_nearest(distances: RealArray, neighbors: Indices, k: int) -> tuple[RealArray, Indices]:
-    """Return the k nearest of some neighbours, in the order of distances, then of indices."""
-    order = np.lexsort((neighbors, distances), axis=1)[:, :k]
-    rows = np.arange(len(order))[:, None]
-    return distances[rows, order], neighbors[rows, order]
 
 
 class Nearest:
@@ -347,7 +335,10 @@ def _nearest_held_out(training: Training, number: int, divergence: Divergence) -
         table = cut(shared_table(training, divergence, POINTS), held, train)
         return _nearest_of_classes(table, codes)
     vectors = training.log_vectors
-    blocks, trained = np.split(held, range(_LEAST_ROWS, len(held), _LEAST_ROWS)), vectors[train]
+    blocks, trained = (
+        np.split(held, range(_LEAST_ROWS, len(held), _LEAST_ROWS)),
+        centre(vectors[train]),
+    )
     tables = (to_host(squared_distances(vectors[rows], trained)) for rows in blocks)
     nearest = [_nearest_of_classes(table, codes) for table in tables]
     return [np.concatenate(of_class) for of_class in zip(*nearest, strict=True)]

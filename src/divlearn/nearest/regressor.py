@@ -6,7 +6,6 @@ from itertools import product
 from typing import Annotated
 
 import numpy as np
-from sklearn.neighbors import NearestNeighbors
 
 from divlearn.arrays import Indices, RealArray, to_host
 from divlearn.divergence import LOG_EUCLIDEAN
@@ -18,6 +17,7 @@ from divlearn.kernels.classifier import POINTS
 from divlearn.kernels.regressor import usual_divergences
 from divlearn.kernels.tables import are_many, cut, shared_table, training_table
 from divlearn.nearest.neighbors import Candidate, Nearest
+from divlearn.nearest.vectors import VectorNeighbors
 from divlearn.tolerances import LEARNING_ACCURACY
 
 _COUNTS = (1, 2, 4, 8, 16, 32, 64)  # of neighbours, to choose from
@@ -94,9 +94,7 @@ def _log_neighbors(training: NumberedTraining, number: int) -> Indices:
     def search() -> Indices:
         (train, held), vectors = training.parts[number], to_host(training.log_vectors)
         count = min(_COUNTS[-1], len(train))
-        index = NearestNeighbors(n_neighbors=count, algorithm="brute").fit(vectors[train])
-        neighbors: Indices = index.kneighbors(vectors[held], return_distance=False)
-        return neighbors
+        return VectorNeighbors(vectors[train]).find(vectors[held], count)[1]
 
     return training.cached(("log neighbours", number), search)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import tempfile
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from divlearn.checks import import_extra
 from divlearn.engines import Engine, Prepared, get_engine
 from divlearn.fitting.targets import check_rows, locate_errors, require_targets
 from divlearn.models.storage import fingerprint
+from divlearn.sharded.scratch import make_file, remove_file
 from divlearn.spd import Shrinkage, check_spd, shrink
 from divlearn.text import counted
 from divlearn.weights import Unit, as_weights, divide_weights
@@ -55,8 +55,8 @@ class Stored(Lazy):
     """A value in a temporary file, which is deleted with this object."""
 
     def __init__(self, value: object) -> None:
-        handle, self._path = tempfile.mkstemp(prefix="divlearn-", suffix=".pickle")
-        weakref.finalize(self, os.unlink, self._path)
+        handle, self._path = make_file()
+        weakref.finalize(self, remove_file, self._path, os.getpid())
         with naming_full_disk(self._path), os.fdopen(handle, "wb") as file:
             pickle.dump(value, file, protocol=5)
 

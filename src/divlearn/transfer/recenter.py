@@ -24,6 +24,7 @@ from divlearn.text import counted
 from divlearn.transfer.choice import choose_alignment
 
 _ALL = np.array([None])  # name of the group of all matrices
+_LEAST_KEPT = 1e-6  # of squared distances to a mean: it is the matrix itself up to rounding
 _EQUAL = 1e-10  # dispersions up to this are errors of the mean: the matrices are equal
 
 
@@ -119,6 +120,8 @@ class Recenter(MatrixTransformer):
     means_: Annotated[RealArray, "n_groups d d"]
     dispersions_: Annotated[RealArray, "n_groups"]
     totals_: Annotated[RealArray, "n_groups"]
+    _squares: Annotated[RealArray, "n_groups"]  # sums of the squared weights of matrices
+    _starts: Annotated[RealArray, "n_groups"]  # weights of the matrix at which means started
     mean_: Annotated[RealArray, "d d"]
     chosen_: str
     cv_results_: dict[str, Labels | RealArray]
@@ -207,6 +210,7 @@ class Recenter(MatrixTransformer):
         _check_sizes(names, codes)
         self.groups_ = names[:0] if groups is None else names
         self.totals_ = np.bincount(codes).astype(float)
+        self._squares, self._starts = self.totals_, np.zeros(len(names))
         self.means_ = self._compute_means(matrices, codes, names)
         self.mean_ = self._compute_means(self.means_, np.zeros(len(names), np.intp), _ALL)[0]
         if self._alignment == "none":
@@ -236,8 +240,8 @@ class Recenter(MatrixTransformer):
         mean is that of the old mean and the new matrices, which is the mean of all matrices for
         "burg", "reverse-burg" and metrics that embed matrices, such as "log-euclidean". In "airm"
         the mean moves along the geodesic to each matrix. With ``stretch``, each matrix adds its
-        squared distance to the mean of then. The dispersion of a shifted new group is therefore
-        too large at first: pass its first matrices in one call. The first call is `fit`.
+        squared distance to the mean of the matrices of its group without ``mean_``, over the
+        expectation of that distance where the dispersion is one. The first call is `fit`.
         """
         forgetting = check_forgetting(forgetting)
         if not hasattr(self, "mean_"):
@@ -248,6 +252,7 @@ class Recenter(MatrixTransformer):
         names, codes = self._find_groups(groups, len(matrices))
         codes = self._add_groups(names)[codes]
         old_totals, weights = decay_totals(self.totals_, codes, forgetting)
+        decays = old_totals / self.totals_
         self.means_, self.totals_ = continue_means(
             (self.means_, old_totals),
             (matrices, weights, codes),
@@ -255,12 +260,28 @@ class Recenter(MatrixTransformer):
             get_engine(self.engine),
             [_describe(name) for name in self.groups_],
         )
+        self._starts = decays * self._starts
+        self._squares = decays**2 * self._squares + np.bincount(codes, weights**2, len(decays))
         if self._alignment == "stretch":
-            vectors = log_vectors(_center(matrices, codes, self.means_))
-            distances = self._squared_distances(vectors)
-            sums = np.bincount(codes, weights * distances, len(old_totals))
-            self.dispersions_ = (old_totals * self.dispersions_ + sums) / self.totals_
+            self._continue_dispersions(matrices, weights, codes, old_totals)
         return self
+
+    def _continue_dispersions(
+        self, matrices: RealArray, weights: RealArray, codes: Indices, old_totals: RealArray
+    ) -> None:
+        """Update dispersions with new matrices and the means that these have moved."""
+        # Distances to the mean of the matrices alone, without the share of its start, from which a
+        # group may be shifted.
+        totals, squares = self.totals_ - self._starts, self._squares - self._starts**2
+        means = geodesic(self.mean_, self.means_, self.totals_ / totals)
+        distances = self._squared_distances(log_vectors(_center(matrices, codes, means)))
+        # They are too small, because each matrix moves the mean towards it: where the dispersion is
+        # one, their expectation is `kept`. A matrix that is alone says nothing.
+        kept = 1 - 2 * weights / totals[codes] + (squares / totals**2)[codes]
+        alone = kept <= _LEAST_KEPT
+        news = np.where(alone, self.dispersions_[codes], distances / np.where(alone, 1, kept))
+        sums = np.bincount(codes, weights * news, len(old_totals))
+        self.dispersions_ = (old_totals * self.dispersions_ + sums) / self.totals_
 
     def _add_groups(self, names: Labels) -> Indices:
         """Return the indices of groups; new ones start as the average training group."""
@@ -270,7 +291,10 @@ class Recenter(MatrixTransformer):
             self.groups_ = np.array(old + new, dtype=object)
             starts = np.repeat(self.mean_[None], len(new), axis=0)
             self.means_ = np.concatenate([self.means_[:n_old], starts])
-            self.totals_ = np.append(self.totals_[:n_old], np.ones(len(new)))
+            self.totals_, self._squares, self._starts = (
+                np.append(values[:n_old], np.ones(len(new)))
+                for values in (self.totals_, self._squares, self._starts)
+            )
         if new and self._alignment == "stretch":
             average = np.full(len(new), self.dispersions_.mean())
             self.dispersions_ = np.append(self.dispersions_[:n_old], average)
