@@ -42,7 +42,7 @@ def interrupt(capsys):
 def test_fit_keeps_the_members_so_far(interrupt):
     code, printed, _ = interrupt("kinds of classifiers", 2, "fit", "-o", "m")
     assert code == KEPT
-    assert "Interrupted; the best model so far is kept: 2 of 8 members were fitted" in printed
+    assert "Interrupted; the best model so far is kept: 2 of 7 members were fitted" in printed
     assert "Model: m" in printed
     assert len(load("m").members_) == 2
 

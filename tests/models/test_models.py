@@ -158,7 +158,7 @@ def test_what_has_no_place_in_a_file(tmp_path):
         (divlearn.ABKMeans(3, lambda: None), r"model.divergence needs .*<lambda>, which cannot be"),
         (Local(3), r"model needs .*Local, which cannot be imported; define it at the top level"),
         (divlearn.ABKMeans(3, init=np.array([object()])), r"model.init\[1\] is builtins.object"),
-        (divlearn.ABKMeans(3, init=np.array(["2020"], "M8")), "array of datetime64"),
+        (divlearn.ABKMeans(3, init=np.zeros(1, "V4")), r"array of \|V4"),
         (divlearn.ABKMeans(3, init=Counter("a")), "is collections.Counter, which cannot be stored"),
         (
             divlearn.ABKMeans(3, init=np.random.Generator(np.random.Philox(0))),

@@ -235,7 +235,10 @@ WHERE = r"^(shard \d: )?"
 BAD_LABELS = {
     "none": (None, "requires y to be passed, but the target y is None; pass one row per matrix$"),
     "one None": (changed(NAMES, 3, None), WHERE + r"y\[3\] is None, must be a number or text"),
-    "one NaN": (changed(Y.astype(float), 3, np.nan), WHERE + "Input y contains NaN"),
+    "one NaN": (
+        changed(Y.astype(float), 3, np.nan),
+        WHERE + r"y\[3\] is nan, must be a number or text",
+    ),
     "one class": (np.zeros(60), "^y holds the one class 0.0, must hold >= 2"),
     "numbers": (NUMBERS, WHERE + "Unknown label type: continuous. y holds .* SPDRegressor"),
     "objects": (
