@@ -105,11 +105,16 @@ class EM:
         means[clusters.alive] *= np.exp(best.shift)[:, None, None]
         return Mixture(clusters.weights, means, np.tile(best.densities()[:, :1], len(centers)))
 
-    def refit(self, mixture: Mixture) -> Mixture:
+    def refit(self, mixture: Mixture, center_steps: int = _CENTER_STEPS) -> Mixture:
         """Fit these members to the responsibilities of a mixture."""
-        return self._maximize(mixture, expect(self.shards, mixture)[0])
+        return self._maximize(mixture, expect(self.shards, mixture)[0], center_steps)
 
-    def _maximize(self, mixture: Mixture, responsibilities: Responsibilities) -> Mixture:
+    def _maximize(
+        self,
+        mixture: Mixture,
+        responsibilities: Responsibilities,
+        center_steps: int = _CENTER_STEPS,
+    ) -> Mixture:
         """Update weights, then centres by a few steps, then parameters and scales of centres."""
         weights, alive = responsibilities.weights, responsibilities.alive
         densities, kappa = mixture.densities.copy(), mixture.densities[2]
@@ -118,7 +123,7 @@ class EM:
         tol = np.maximum(gradient_size, _CENTER_TOLERANCE)
         means, points = mixture.means.copy(), [(a, b) for a, b in densities[:2, alive].T.tolist()]
         means[alive] = responsibilities.settle(
-            alive, means[alive], points, _CENTER_STEPS, tol[alive]
+            alive, means[alive], points, center_steps, tol[alive]
         )
         spectra = responsibilities.spectra(alive, means[alive])
         densities[:, alive], shift = self._fit_densities(spectra, densities[:, alive])

@@ -23,6 +23,7 @@ from divlearn.cluster.em import (
     FIRST_POINT,
     LARGEST_KAPPA,
     Mixture,
+    expect,
     log_joint,
 )
 from divlearn.cluster.runs import Run, Starts, best_of
@@ -41,6 +42,7 @@ _ROUNDS = 3  # of 2-means, for the gain of a split
 _STEPS = 3  # towards the centroids in each round
 _TRIALS = 3  # initializations of a split
 _FEWEST = 4  # matrices of a component that may be split
+_HOPELESS = 10.0  # by which a named member's log-likelihood is lower before its centres move
 
 
 def fit_mixture(
@@ -131,6 +133,9 @@ def _exceed_members(em: EM, run: Run[Mixture]) -> Run[Mixture]:
             if is_interrupted():
                 return run
             case = EM(em.shards, members, em.share, em.max_iter, em.tol)
+            _, likelihood = expect(em.shards, case.refit(run.result, center_steps=0))
+            if -likelihood > run.objective + _HOPELESS / em.shards.n_seen:
+                continue
             best = min(best, case.run(case.refit(run.result)), key=attrgetter("objective"))
         return run if best is run else _join(run, em.run(best.result))
     return replace(run, message="interrupted by the user in a fit of a named member")

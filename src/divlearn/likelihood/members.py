@@ -51,11 +51,11 @@ class Members:
         return tuple((a, b) for a, b in _STARTS if self.n_free == 2 or a + b == 1)
 
     def named_cases(self) -> list[Members]:
-        """Named sets of members that are parts of this one."""
-        cases = [members for members in NAMED_MEMBERS.values() if members.n_free < self.n_free]
-        if self.n_free == 1:
-            return [members for members in cases if members.alpha + members.beta == 1]
-        return cases
+        """Named members, with fixed parameters, of which this set consists among others."""
+        if not self.n_free:
+            return []
+        fixed = [members for members in NAMED_MEMBERS.values() if not members.n_free]
+        return [m for m in fixed if self.n_free == 2 or m.alpha + m.beta == 1]
 
     def locate(self, alpha: float, beta: float) -> RealArray:
         """Coordinates of (alpha, beta), clipped to the bounds."""
