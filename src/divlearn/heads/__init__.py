@@ -1,1 +1,1 @@
-"""Heads on features: losses and the linear heads that minimise them, and discriminants."""
+"""Heads on features: losses and linear heads that minimise them, discriminants, ridge regression."""
