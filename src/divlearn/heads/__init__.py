@@ -1,1 +1,1 @@
-"""Heads on features: losses and linear heads that minimise them, discriminants, ridge regression."""
+"""Heads on features: losses, linear heads that minimise them, discriminants, ridge regression."""
