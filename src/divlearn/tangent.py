@@ -90,8 +90,8 @@ class TangentClassifier(HeldOutClassifier[Candidate]):
     r"""Classify SPD matrices by a standard method for vectors, on their tangent vectors.
 
     The vectors are the upper triangles of :math:`\log(G^{-1/2} X G^{-1/2})`, with off-diagonal
-    entries times :math:`\sqrt 2`, minus their mean at the identity,
-    divided by one number, so that their total variance is one.
+    entries times :math:`\sqrt 2`, minus their mean if G is the identity, divided by one number, so
+    that their total variance is one.
 
     Parameters
     ----------

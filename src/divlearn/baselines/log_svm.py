@@ -186,10 +186,11 @@ class LogEuclideanSVM(VectorClassifier):
         return coordinate_grid(grid.candidates) if self._nested else grid
 
     def _vectors(self, training: Training, candidate: Candidate) -> RealArray:
-        vectors = to_host(training.log_vectors)
-        return training.cached(
-            "scaled logarithms", lambda: (vectors - vectors.mean(axis=0)) / spread(vectors)
-        )
+        def scale() -> RealArray:
+            vectors = to_host(training.log_vectors)
+            return (vectors - vectors.mean(axis=0)) / spread(vectors)
+
+        return training.cached("scaled logarithms", scale)
 
     def _fit_model(self, training: Training, best: Candidate) -> None:
         self.model_, _ = self._learner(training, training.whole)(best)

@@ -178,9 +178,8 @@ class KMeansModel(NamesMixin, TransformerMixin, ClusterMixin, MatricesMixin, Bas
         centers = np.asarray(real_form(self.cluster_centers_))
         if hasattr(self, "alpha_"):
             return partial(encode_block, atoms=centers, alpha=self.alpha_, beta=self.beta_)
-        embed = (
-            self._metric or LOG_EUCLIDEAN
-        ).embed_for_squares  # files of version 0.2 have no metric
+        metric = self._metric or LOG_EUCLIDEAN  # files of version 0.2 have no metric
+        embed = metric.embed_for_squares
         vectors = embed(centers)
         return lambda block: cdist(embed(block.matrices), vectors, "sqeuclidean")
 

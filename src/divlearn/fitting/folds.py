@@ -186,6 +186,11 @@ def check_groups(groups: ArrayLike | None, n_matrices: int) -> Labels | None:
     return values
 
 
+def held_out_rows(folds: Folds) -> Indices:
+    """Rows that folds hold out, fold by fold."""
+    return np.concatenate([held for _, held in folds])
+
+
 def split_by_fold(values: RealArray, folds: Folds) -> list[RealArray]:
     """Split values of held-out rows, which come fold by fold."""
     return np.split(values, np.cumsum([len(held) for _, held in folds])[:-1])

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.fitting.folds import Fold, Folds
+from divlearn.fitting.folds import Fold, Folds, held_out_rows
 from divlearn.fitting.progress import track
 from divlearn.threads import side_by_side
 
@@ -164,7 +164,7 @@ class HeldOut(Generic[_T]):
         return self._scores[candidate, without]
 
     def _outside(self, fold: int | None) -> NDArray[np.bool_]:
-        rows = np.concatenate([held for _, held in self.folds])
+        rows = held_out_rows(self.folds)
         return ~np.isin(rows, [] if fold is None else self.folds[fold][1])
 
     def without(self, candidate: _T, fold: int) -> tuple[list[RealArray], list[Indices]]:

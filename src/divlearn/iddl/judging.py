@@ -16,7 +16,7 @@ from divlearn.alpha_beta import Point
 from divlearn.arrays import Indices, RealArray, to_device_of, to_host
 from divlearn.divergence.named import MEMBERS
 from divlearn.fitting.checkpoint import stage
-from divlearn.fitting.folds import Folds, split_by_fold
+from divlearn.fitting.folds import Folds, held_out_rows, split_by_fold
 from divlearn.fitting.progress import notify, track
 from divlearn.fitting.selection import mean_with_error
 from divlearn.heads.heads import scores_of, solve_head, solve_heads
@@ -67,11 +67,6 @@ class Embedded(NamedTuple):
 def best_candidate(candidates: Sequence[Candidate], positions: Indices) -> Candidate:
     """Return the candidate with the least loss of the held-out rows at these positions."""
     return min(candidates, key=lambda candidate: float(candidate.row_losses[positions].sum()))
-
-
-def held_out_rows(folds: Folds) -> Indices:
-    """Rows that folds hold out, fold by fold."""
-    return np.concatenate([held for _, held in folds])
 
 
 def positions_outside_folds(folds: Folds) -> list[Indices]:

@@ -13,7 +13,7 @@ import numpy as np
 from divlearn.alpha_beta import Point
 from divlearn.arrays import Indices, RealArray, to_device_of, to_host
 from divlearn.fitting.checkpoint import staged
-from divlearn.fitting.folds import Folds
+from divlearn.fitting.folds import Folds, held_out_rows
 from divlearn.fitting.held_out import Grid, Memo, coordinate_grid
 from divlearn.fitting.progress import interrupt, stoppable, track
 from divlearn.fitting.selection import HeldOut, Nest, mean_with_error
@@ -30,7 +30,6 @@ from divlearn.iddl.judging import (
     average_scores,
     best_candidate,
     choose_for_folds,
-    held_out_rows,
     losses_of_pairs,
     nested_loss,
 )

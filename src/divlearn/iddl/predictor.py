@@ -19,7 +19,7 @@ from divlearn.arrays import Indices, RealArray, on_device, to_device_of
 from divlearn.checks import check_count
 from divlearn.engines import Engine
 from divlearn.fitting.checkpoint import checkpointed, draw_seed, stage
-from divlearn.fitting.folds import Splitter, split_by_fold
+from divlearn.fitting.folds import Splitter, held_out_rows, split_by_fold
 from divlearn.fitting.held_out import FoldedData, prepare_once
 from divlearn.fitting.labelled import Labelled, Numbered, fit_method
 from divlearn.fitting.progress import is_interrupted, say, stoppable, track
@@ -37,7 +37,6 @@ from divlearn.iddl.judging import (
     Candidate,
     Embedded,
     HeadFitter,
-    held_out_rows,
     name_point,
     nested_row_losses,
     search_plane,

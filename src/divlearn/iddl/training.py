@@ -17,7 +17,7 @@ from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
 from divlearn.checks import check_finite
 from divlearn.engines import Prepared
 from divlearn.fitting.calibration import fit_temperature, log_softmax
-from divlearn.fitting.folds import Folds, number_units
+from divlearn.fitting.folds import Folds, held_out_rows, number_units
 from divlearn.fitting.held_out import Memo
 from divlearn.fitting.labelled import Labelled, Numbered
 from divlearn.fitting.progress import is_interrupted
@@ -134,7 +134,7 @@ class Task:
 
         The sums are independent of each other.
         """
-        rows = np.concatenate([held for _, held in self.folds])
+        rows = held_out_rows(self.folds)
         return np.bincount(number_units(rows, self.data.matrix_groups), row_losses).astype(float)
 
     def factors(self, scores: Sequence[RealArray], rows: Indices) -> list[float]:

@@ -335,10 +335,8 @@ def _nearest_held_out(training: Training, number: int, divergence: Divergence) -
         table = cut(shared_table(training, divergence, POINTS), held, train)
         return _nearest_of_classes(table, codes)
     vectors = training.log_vectors
-    blocks, trained = (
-        np.split(held, range(_LEAST_ROWS, len(held), _LEAST_ROWS)),
-        centre(vectors[train]),
-    )
+    trained = centre(vectors[train])
+    blocks = np.split(held, range(_LEAST_ROWS, len(held), _LEAST_ROWS))
     tables = (to_host(squared_distances(vectors[rows], trained)) for rows in blocks)
     nearest = [_nearest_of_classes(table, codes) for table in tables]
     return [np.concatenate(of_class) for of_class in zip(*nearest, strict=True)]
