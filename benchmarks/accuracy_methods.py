@@ -31,7 +31,7 @@ from divlearn.baselines import LEML, RSPDL, KernelLLC, KernelSparseCoding
 from divlearn.committee import SPDClassifier
 from divlearn.fitting.folds import Folds, fit_grouped
 from divlearn.geometry import invsqrtm
-from divlearn.iddl import IDDLClassifier
+from divlearn.iddl import IDDLClassifier, Recipe
 from divlearn.kernels import DivergenceKernelClassifier
 from divlearn.log_vectors import log_vectors, spread
 from divlearn.means import mean_abld
@@ -88,6 +88,11 @@ def _lda() -> LinearDiscriminantAnalysis:
     return LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
 
 
+def make_linear(seed: int, folds: Folds) -> IDDLClassifier:
+    """IDDL without discriminants: linear heads on divergences to atoms."""
+    return IDDLClassifier(recipe=Recipe(loss="softmax"), cv=folds, random_state=seed)
+
+
 METHODS = {
     "nn-le": Method("1-NN, log-Euclidean", lambda *_: DivergenceKNN(1, "log-euclidean")),
     "nn-airm": Method("1-NN, AIRM", lambda *_: DivergenceKNN(1, "airm")),
@@ -141,6 +146,14 @@ METHODS = {
     "iddl-start": Method(
         "IDDLClassifier, nothing learned but the head",
         lambda seed, cv: IDDLClassifier(max_iter=0, cv=cv, random_state=seed),
+        ours=True,
+    ),
+    "iddl-linear": Method(
+        "IDDLClassifier, linear heads alone", lambda seed, cv: make_linear(seed, cv), ours=True
+    ),
+    "iddl-linear-start": Method(
+        "IDDLClassifier, linear heads on initial atoms alone",
+        lambda seed, cv: make_linear(seed, cv).set_params(max_iter=0),
         ours=True,
     ),
     "mdm-chosen": Method(

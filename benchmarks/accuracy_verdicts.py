@@ -42,7 +42,8 @@ def verdicts(results: Results) -> list[Verdict]:
         *_standing(results, "spd", BASELINES, 0),
         *_mean(results, "spd", _best_baseline(results)),
         *_cost(results),
-        *_learned(results),
+        *_learned(results, "iddl", "IDDLClassifier"),
+        *_learned(results, "iddl-linear", "With linear heads alone, it"),
         *_standing(results, "iddl", SINGLE, MAY_BE_BEHIND),
         *_mean(results, "iddl", "ts-rbf"),
     ]
@@ -115,22 +116,23 @@ def _mean(results: Results, method: str, rival: str | None) -> list[Verdict]:
     ]
 
 
-def _learned(results: Results) -> list[Verdict]:
-    data = results.common(["iddl", "iddl-start"])
+def _learned(results: Results, method: str, subject: str) -> list[Verdict]:
+    start = f"{method}-start"
+    data = results.common([method, start])
     if not data:
         return []
-    gains = [results.gain(name, "iddl", "iddl-start") for name in data]
+    gains = [results.gain(name, method, start) for name in data]
     n_above = sum(gain.value > 0 for gain in gains)
-    gain = results.mean_gain("iddl", "iddl-start", data)
+    gain = results.mean_gain(method, start, data)
     n_lower = sum(
-        np.mean(results.numbers(["log_loss"], name, "iddl"))
-        < np.mean(results.numbers(["log_loss"], name, "iddl-start"))
+        np.mean(results.numbers(["log_loss"], name, method))
+        < np.mean(results.numbers(["log_loss"], name, start))
         for name in data
     )
     return [
         Verdict(
-            f"IDDLClassifier is more accurate with learned atoms than with initial ones on "
-            f"{n_above} of {len(data)} data sets",
+            f"{subject} is more accurate with learned atoms than with initial ones on {n_above} of "
+            f"{len(data)} data sets",
             _target(f"{len(data)}", n_above == len(data), results, data),
         ),
         Verdict(
