@@ -23,6 +23,7 @@ _PHRASES = {
     r"\blower n_(clusters|components)\b": "lower -k/--clusters",
     r"or use IDDLClassifier": "or pass --model iddl",
     r'; use "I" or "channels"': "; choose another --preset",
+    r'add the features "x" and "y", which': "pass --preset brodatz, whose features x and y",
     r"or a pair \(alpha, beta\)": "or two numbers: 0.5,1.5",
     r"DivergenceKNN, .* ABKMeans those of vectors": "--method k-means takes those of vectors",
     r"that limit= leaves; raise it if": "that the program reads; load it in Python if",

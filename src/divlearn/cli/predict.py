@@ -157,8 +157,8 @@ def _predict_all(classifier: BaseEstimator, matrices: RealArray) -> tuple[Labels
         # Steps of other packages do not say which sample it is.
         first, *place = gaps[0].tolist()
         raise ValueError(
-            f"X[{first}] has the entry {matrices[first, *place]} at {tuple(place)}, must be finite; "
-            "drop it or fill its gaps"
+            f"X[{first}] has the entry {matrices[first, *place]} at {tuple(place)}, must be "
+            "finite; drop it or fill its gaps"
         ) from error
     return predicted, classifier.predict_proba(prepared) if has_proba else None
 
