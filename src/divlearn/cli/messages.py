@@ -10,6 +10,9 @@ NOTHING_KEPT = "interrupted; nothing is kept"
 # Parameters that are options of the same name. Other options are checked by the commands.
 _OPTIONS = "checkpoint|divergence|engine|groups|labels|matrices|patch|regularize"
 _PHRASES = {
+    r"divergence='choose'": "--model mdm",
+    r"or name a divergence": "or pass --model knn",
+    r"pass y\.astype\(str\)": "save labels as text",
     r'"shrink", here or to check_spd': '"shrink"',
     r'\bregularize="(\w+)"': r"--regularize \1",
     rf"\b({_OPTIONS})=": r"--\1 ",
