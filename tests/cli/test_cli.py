@@ -116,7 +116,7 @@ def test_wrong_options(capsys, data):
         (["which", "{}/one.npz"], "all labels of one.npz are 7, must be of >= 2 classes; add"),
         (["fit", "{}/one.npz"], "all labels of one.npz are 7, must be of >= 2 classes"),
         (["fit", "{}/rare.npz"], "one to train on and one to test on; drop it or pass --model id"),
-        (["fit", "{}/apart.npz", "--model", "mdm"], "for --model mdm, one to train on and one to j"),
+        (["fit", "{}/apart.npz", "--model", "mdm"], "for --model mdm, one to train on and one to"),
         (["fit", "{}/apart.npz", "--model", "mdm"], "pass more, or pass --model knn"),
         (["fit", "{}/halves.npz"], "such as SPDRegressor, or save labels as text"),
         (["fit", "{}/matrices.npz", "--groups", "{}/alone.csv"], "1 group, must have >= 2 to hold"),
