@@ -152,9 +152,8 @@ def _predict_all(classifier: BaseEstimator, matrices: RealArray) -> tuple[Labels
         predicted = classifier.predict(prepared)
     except ValueError as error:
         gaps = np.argwhere(~np.isfinite(matrices))
-        if not len(gaps):
+        if not len(gaps) or str(error).startswith("X["):  # it names the sample
             raise
-        # Steps of other packages do not say which sample it is.
         first, *place = gaps[0].tolist()
         raise ValueError(
             f"X[{first}] has the entry {matrices[first, *place]} at {tuple(place)}, must be "
