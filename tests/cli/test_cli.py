@@ -40,6 +40,8 @@ def data(tmp_path_factory):
     np.save(folder / "unlabelled.npy", X)
     np.savez(folder / "one.npz", X=X, y=np.full(60, 7))
     np.savez(folder / "rare.npz", X=X, y=np.arange(60) == 0)
+    np.savez(folder / "apart.npz", X=X[:2], y=[0, 1])
+    np.savez(folder / "halves.npz", X=X, y=np.arange(60) / 2)
     (folder / "alone.csv").write_text("a\n" * 60)
     (folder / "four.txt").write_text("\n".join(str(number % 4) for number in range(60)))
     X[3] = np.nan
@@ -102,6 +104,7 @@ def test_wrong_options(capsys, data):
     [
         (["which", "nowhere.npz"], "nowhere.npz: No such file"),
         (["which", "{}"], "it is a folder"),
+        (["which", "."], "divlearn: .: it is a folder"),
         (["which", "{}/bad.npz"], r"X[3] has a NaN entry"),
         (["which", "{}/matrices.npz", "--matrices", "Z"], "Z"),
         (["which", "{}/matrices.npz", "--labels", "Z"], "Z"),
@@ -113,6 +116,9 @@ def test_wrong_options(capsys, data):
         (["which", "{}/one.npz"], "all labels of one.npz are 7, must be of >= 2 classes; add"),
         (["fit", "{}/one.npz"], "all labels of one.npz are 7, must be of >= 2 classes"),
         (["fit", "{}/rare.npz"], "one to train on and one to test on; drop it or pass --model id"),
+        (["fit", "{}/apart.npz", "--model", "mdm"], "for --model mdm, one to train on and one to"),
+        (["fit", "{}/apart.npz", "--model", "mdm"], "pass more, or pass --model knn"),
+        (["fit", "{}/halves.npz"], "such as SPDRegressor, or save labels as text"),
         (["fit", "{}/matrices.npz", "--groups", "{}/alone.csv"], "1 group, must have >= 2 to hold"),
         (["which", "{}/matrices.npz", "--regularize", "hope"], "--regularize 'hope' must be"),
         (
@@ -401,6 +407,18 @@ def test_cluster_chooses_their_number(capsys, tmp_path, options, divergence, oth
     assert float(found[1]) == pytest.approx(bics[2], abs=0.06)
     assert min(bics, key=bics.get) == 2
     assert ">Number of clusters</h2>" in (tmp_path / "page.html").read_text()
+
+
+def test_cluster_says_if_there_may_be_more(capsys, tmp_path):
+    X, _ = make_wishart_clusters(2, 5, 1, separation=20, random_state=0)
+    for count, said in (
+        (9, "Number of clusters: 1, the only one that was tried; pass -k for more. Div"),
+        (10, "of mixtures of 1 to 2 components; pass -k for more. Div"),
+    ):
+        np.save(tmp_path / "X.npy", X[:count])
+        options = ("--method", "mixture", "--divergence", "wishart")
+        _, printed, _ = run(capsys, "cluster", tmp_path / "X.npy", *options)
+        assert said in " ".join(printed.split())
 
 
 def test_cluster_says_how_much_clusters_mean(capsys, data, tmp_path):

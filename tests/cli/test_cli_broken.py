@@ -75,3 +75,10 @@ def test_one_must_be_whole(capsys, images):
     assert code == 1
     assert "no image of 8 can be read, >= 1 must be; the first one: " in complaint
     assert not Path("some.npz").exists()
+
+
+def test_an_image_that_is_constant_is_named(capsys, images):
+    Image.new("L", (24, 24)).save(images[2])
+    code, _, complaint = describe(capsys, "some.npz", "--skip-broken")
+    assert code == 1
+    assert f"{images[2]} has no feature that varies in the box (0, 0, 24, 24)" in complaint

@@ -6,11 +6,12 @@ import io
 import os
 import subprocess
 import sys
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 
 import numpy as np
 import pytest
-from interrupting import stop_at
+from interrupting import press_ctrl_c, stop_at
 
 from divlearn import load
 from divlearn.cli import main
@@ -69,6 +70,23 @@ def test_cluster_keeps_the_best_start(interrupt):
     assert code == KEPT
     assert "interrupted by the user in start 2" in printed
     assert load("c").cluster_centers_.shape == (5, 3, 3)
+
+
+class PressedAtOutput(io.StringIO):
+    """Standard output, at whose first line Ctrl-C is pressed."""
+
+    def write(self, text):
+        if not self.tell():
+            super().write(text)
+            press_ctrl_c()
+        return super().write(text)
+
+
+def test_cluster_keeps_no_model_without_saying_so(capsys):
+    with redirect_stdout(PressedAtOutput()):
+        assert main(["cluster", "data.npz", "-k", "2", "-o", "c"]) == 130
+    assert capsys.readouterr().err == "divlearn: interrupted; nothing is kept\n"
+    assert not Path("c").exists()
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -94,6 +94,8 @@ def test_they_replace_those_of_the_data(capsys, classes):
         ("short.txt", "it has 2 entries in 2 lines, must have one for each of 24 matrices; save"),
         ("short.npy", "matrices (3,) int64 must have one label for each of 24 matrices; save labe"),
         ("headed.csv", "headed.csv: it has 23 entries in 23 lines, must have one for each of 24 m"),
+        ("gap.csv", "gap.csv: it has 23 entries in 24 lines, must have one for each of 24 matric"),
+        ("named.csv", "named.csv: it has 23 entries in 23 lines, must have one for each of 24 mat"),
         ("wide.csv", "wide.csv: it has 2 columns, must have one; save the labels alone"),
         (
             "quoted.csv",
@@ -106,6 +108,8 @@ def test_labels_that_cannot_be_used(capsys, classes, file, message):
     Path("short.txt").write_text("a\nb\n")
     np.save("short.npy", np.arange(3))
     Path("headed.csv").write_text("state\n" + "1\n2.5\n" * 11 + "1\n")  # not 24 with its heading
+    Path("gap.csv").write_text("state\na\n\n" + "b\n" * 22)  # nor with the heading for the gap
+    Path("named.csv").write_text("label\n" + "a\n" * 23)
     Path("wide.csv").write_text("a,b\n" * 24)
     Path("quoted.csv").write_text("a\n" * 23 + '"a')
     np.savez("plain.npz", a=np.arange(24), b=np.arange(24))

@@ -16,6 +16,7 @@ from divlearn.datasets import make_recordings
 from divlearn.nearest import DivergenceMDM
 
 pytestmark = pytest.mark.usefixtures("short_fits", "coarse_maps")
+GAP = "has the entry nan at (1, 2), must be finite; drop it or fill its gaps"
 FIT = ["fit", "raw.npz", "--model", "mdm", "-o", "model", "--covariances"]
 
 
@@ -68,7 +69,7 @@ def test_it_is_fitted_as_to_the_matrices(capsys, data):
     assert grouped["kept_together"]
 
 
-def test_predict_refuses_covariances(capsys, data):
+def test_predict_refuses_what_the_model_cannot_use(capsys, data):
     X, y = data
     run_json(capsys, *FIT, "lwf")
     code, _, complaint = run(capsys, "predict", "model", "covariances.npz")
@@ -81,6 +82,12 @@ def test_predict_refuses_covariances(capsys, data):
     code, _, complaint = run(capsys, "predict", "model", "wider.npz")
     assert code == 1
     assert "X has matrices of size 8, but DivergenceMDM is expecting 4" in complaint
+    X[5, 1, 2] = np.nan
+    np.savez("gap.npz", X=X)
+    code, _, complaint = run(capsys, "predict", "model", "gap.npz")
+    assert (code, complaint) == (1, f"divlearn: X[5] {GAP}\n")
+    found = run_json(capsys, "predict", "model", "gap.npz", "--invalid", "skip")
+    assert found["problems"] == [GAP if row == 5 else None for row in range(60)]
 
 
 def test_short_recordings_can_be_regularized(capsys, data):

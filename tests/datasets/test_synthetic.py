@@ -446,8 +446,10 @@ def test_classes_are_equally_frequent_within_subjects():
     [
         ({"n_times": 0}, "n_times=0 must be"),
         ({"n_subjects": -1}, "n_subjects=-1 must be"),
-        ({"shift": -0.1}, "shift=-0.1 must be >= 0"),
-        ({"artifacts": 1.5}, "artifacts=1.5 between 0 and 1"),
+        ({"shift": -0.1}, "shift=-0.1 must be a finite number >= 0"),
+        ({"shift": np.inf}, "shift=inf must be a finite number >= 0"),
+        ({"artifacts": 1.5}, "artifacts=1.5 must be a number from 0 to 1"),
+        ({"artifacts": [0.1]}, r"artifacts=\[0.1\] must be a number from 0 to 1"),
     ],
 )
 def test_wrong_recordings(options, message):

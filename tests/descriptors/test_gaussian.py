@@ -319,7 +319,7 @@ def test_other_channels_than_in_fit(transformer):
     fitted = clone(transformer).fit(random_series(0))
     assert fitted.n_features_in_ == 3
     name = type(transformer).__name__
-    message = rf"^X has 4 channels, but {name} is expecting 3 channels as input$"
+    message = rf"^X has 4 channels, but {name} is expecting 3 channels as input; pass"
     with pytest.raises(ValueError, match=message):
         fitted.transform(random_series(0, d=4))
 

@@ -85,7 +85,7 @@ def test_without_differing_tracks_there_is_no_median():
     np.testing.assert_array_equal(RBFKernelDescriptor(0.5).fit_transform(X[:, :1]), 1)
 
 
-@pytest.mark.parametrize("gamma", [0, -1.0, np.nan, np.inf, "mean", None, True, [1.0]])
+@pytest.mark.parametrize("gamma", [0, -1.0, np.nan, np.inf, "mean", None, True, [1.0], np.ones(2)])
 def test_wrong_gamma(gamma):
     with pytest.raises(ValueError, match=r'must be "median" or a finite number > 0$'):
         RBFKernelDescriptor(gamma).fit(sequences(0))

@@ -247,10 +247,11 @@ def test_constant_features_are_repaired_and_said():
     with pytest.warns(SPDRepairWarning, match="1 of 1 matrices had features without variance"):
         computed = RegionCovariance("brodatz").fit_transform(image)
     check_spd(computed)
-    with pytest.raises(
-        ValueError, match="region covariances: matrix 0 has no variance in any variable"
-    ):
-        RegionCovariance("texture").fit_transform(np.full((1, 20, 20), 0.1))
+    images = noise((2, 20, 20))
+    images[1, :, 9:] = 0.1
+    message = r"^X\[1\] has no feature that varies in the box \(0, 10, 10, 20\) \(2 of 8 regions\)"
+    with pytest.raises(ValueError, match=message):
+        RegionCovariance("texture", patch=10).fit_transform(images)
 
 
 def test_threads_stacks_and_lists_change_nothing(capsys):
@@ -313,6 +314,7 @@ def test_bad_parameters(options, message):
         ([np.array([["a"] * 4] * 4)], r"X\[0\] has dtype <U1"),
         ([noise((9, 9)), np.full((9, 9), np.nan)], r"X\[1\] holds NaN or infinity"),
         ([noise((9, 9)), noise((9, 9, 3))], r"X\[1\] has 3 channels, but .* is expecting 1"),
+        ([noise((9, 9, 3)), noise((9, 9))], r"X\[1\] has 1 channel, but .*; pass samples with the"),
         ([noise((9, 9, 2))], "images have 2 channels, but grey values are defined for 1 and 3"),
     ],
 )

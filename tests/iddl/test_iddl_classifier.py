@@ -332,6 +332,8 @@ def test_verbose_says_what_it_weighs(data, capsys):
         ({"recipe": Recipe(solver="adam")}, r"solver='adam' must be one of joint, bcd, stochastic"),
         ({"recipe": Recipe(learn="head")}, r"learn='head' must be one of both, atoms, diverg"),
         ({"recipe": Recipe(penalty=-1)}, r"penalty=-1 must be"),
+        ({"recipe": Recipe(penalty=0)}, r'penalty=0 must be "auto" or a finite number > 0'),
+        ({"recipe": Recipe(penalty=np.ones(2))}, r"penalty=array\(\[1., 1.\]\) must be"),
         ({"recipe": Recipe(penalty="big")}, r"penalty='big' must be"),
         ({"recipe": Recipe(atoms_per_class=0)}, r"atoms_per_class=0 must be"),
         ({"divergence": "V", "recipe": Recipe(start=(1, -1))}, "must hold pairs"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from pyriemann.tangentspace import TangentSpace
@@ -87,7 +89,10 @@ def test_without_signal_nothing_is_important(data):
     shuffled = np.random.default_rng(3).permutation(y)
     found = channel_importance(DivergenceMDM(), X, shuffled)
     assert found.p_values.min() > 0.05
-    assert "not significantly lower with any" in found.summary()
+    assert found.summary().endswith("not significantly lower with any of the channels permuted.")
+    of_four = replace(found, groups=np.arange(len(y)) % 4)
+    assert of_four.summary().endswith("With so few groups p is 0.12 or more; pass more of them.")
+    assert of_four.p_values.min() >= 0.125
 
 
 class NearestMean(ClassifierMixin, BaseEstimator):

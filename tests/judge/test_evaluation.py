@@ -131,6 +131,20 @@ def make(n=100, **right):
     return Evaluation(np.array([0, 1]), codes, predictions, seconds, 5, np.arange(n), "")
 
 
+def test_five_groups_cannot_tell_classifiers_apart():
+    codes = np.arange(60) % 3
+    worse = np.where(np.arange(60) < 30, codes, (codes + 1) % 3)
+    predictions, seconds = {"one": codes, "two": worse}, {"one": 1.0, "two": 1.0}
+    found = Evaluation(
+        np.arange(3), codes, predictions, seconds, 5, np.arange(60), "", np.arange(60) % 5
+    )
+    assert found.compare("one", "two").p_value == pytest.approx(2 / 2**5)  # all groups agree
+    assert found.summary().endswith(
+        "No other is significantly worse (exact sign-flip test over groups). With so few groups p "
+        "is 0.062 or more; pass more of them."
+    )
+
+
 def test_summaries():
     assert make(one=90).summary().endswith("on 100 held-out matrices.")
     text = make(one=90, two=89).summary()

@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from scipy.stats import t
 
 from divlearn.datasets import make_riemannian_gaussian_clusters, make_wishart_clusters
 from divlearn.judge import NAMED, which_divergence
@@ -76,7 +77,7 @@ def test_likelihood_prefers_a_member_without_name():
         replace(answer, named=unsure)
         .summary()
         .endswith(
-            "which is within two standard errors of zero, though BIC prefers it "
+            "which a t-test does not confirm, though BIC prefers it "
             f"(BIC {top.bic_difference:+.1f})."
         )
     )
@@ -89,6 +90,17 @@ def test_the_runner_up_is_another_one(seed):
     answer = which_divergence(X, alphas=[0, 1], betas=[0, 1])
     assert answer.named["burg"].score == pytest.approx(answer.named["reverse-burg"].score)
     assert (answer.best_named, answer.runner_up[0]) == ("burg", "reverse-burg")
+
+
+@pytest.mark.parametrize(("count", "seed"), [(2, 8), (3, 0)])
+def test_few_matrices_do_not_prefer_a_member_without_name(count, seed):
+    X, _ = make_wishart_clusters(1, count, 4, random_state=seed)
+    answer = which_divergence(X, alphas=[0], betas=[1])
+    row = answer.named["burg"]
+    assert row.bic_difference > 0  # BIC and two standard errors prefer it
+    assert row.difference > 2 * row.standard_error
+    assert answer.summary().startswith("Use burg: ")
+    assert t.cdf(row.margin, count - 2) == pytest.approx(0.975) or count == 2
 
 
 def test_the_default_grid_without_labels():

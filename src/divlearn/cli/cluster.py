@@ -62,7 +62,6 @@ def cluster(
     Example: divlearn cluster matrices.npz -k 15 --method mixture -o clusters.divlearn
     """
     from divlearn.cli.data import data_files, read_data
-    from divlearn.models import save
 
     out = Output(
         as_json, report, reads=data_files(data, labels, groups), writes=[("--output", output, ())]
@@ -76,8 +75,6 @@ def cluster(
             "matrices; lower it or pass more data"
         )
     bics, stability = _fit(out, model, dataset, n_clusters)
-    if output is not None:
-        save(model, output)
     _show(out, model, dataset, bics, stability, output)
 
 
@@ -133,6 +130,7 @@ def _show(
     import numpy as np
 
     from divlearn.cluster.agreement import centers_of
+    from divlearn.models import save
     from divlearn.report.fitted import cluster_page, say_clusters
 
     labels = model.predict(dataset.matrices)
@@ -144,7 +142,8 @@ def _show(
     out.say(text)
     scores = _compare(out, labels, "labels", dataset.labels)
     group_scores = _compare(out, labels, "groups", dataset.groups)
-    if output is not None:
+    if output is not None:  # last: an interrupt before it keeps nothing, and is said to
+        save(model, output)
         out.say(f"Model: {output}")
     args = model, labels, dataset.labels, scores, headline, f"{evidence}\n{text}", bics
     out.write_page(partial(cluster_page, *args), {"clustering": out.seconds})
@@ -195,11 +194,10 @@ def _summarise(model: BaseEstimator, bics: dict[int, float]) -> str:
 
     text, steps = "", counted(model.n_iter_, "iterations")
     if bics:
-        best = _lowest(bics)
-        text = (
-            f"Number of clusters: {best}, the lowest BIC ({bics[best]:.1f}) of mixtures of 1 to "
-            f"{max(bics)} components{'; pass -k for more' * (best == _MAX_CLUSTERS)}. "
-        )
+        best, most = _lowest(bics), max(bics)
+        found = f"the lowest BIC ({bics[best]:.1f}) of mixtures of 1 to {most} components"
+        found = found if most > 1 else "the only one that was tried"
+        text = f"Number of clusters: {best}, {found}{'; pass -k for more' * (best == most)}. "
     if not hasattr(model, "alpha_"):
         metric = getattr(model, "divergence", "log-euclidean")
         return f"{text}Metric: {metric}. {steps}: {model.message_}."

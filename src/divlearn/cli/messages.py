@@ -10,6 +10,9 @@ NOTHING_KEPT = "interrupted; nothing is kept"
 # Parameters that are options of the same name. Other options are checked by the commands.
 _OPTIONS = "checkpoint|divergence|engine|groups|labels|matrices|patch|regularize"
 _PHRASES = {
+    r"divergence='choose'": "--model mdm",
+    r"or name a divergence": "or pass --model knn",
+    r"pass y\.astype\(str\)": "save labels as text",
     r'"shrink", here or to check_spd': '"shrink"',
     r'\bregularize="(\w+)"': r"--regularize \1",
     rf"\b({_OPTIONS})=": r"--\1 ",
@@ -23,6 +26,7 @@ _PHRASES = {
     r"\blower n_(clusters|components)\b": "lower -k/--clusters",
     r"or use IDDLClassifier": "or pass --model iddl",
     r'; use "I" or "channels"': "; choose another --preset",
+    r'add the features "x" and "y", which': "pass --preset brodatz, whose features x and y",
     r"or a pair \(alpha, beta\)": "or two numbers: 0.5,1.5",
     r"DivergenceKNN, .* ABKMeans those of vectors": "--method k-means takes those of vectors",
     r"that limit= leaves; raise it if": "that the program reads; load it in Python if",

@@ -140,13 +140,26 @@ def _predict(
 
 
 def _predict_all(classifier: BaseEstimator, matrices: RealArray) -> tuple[Labels, RealArray | None]:
+    import numpy as np
+
     from divlearn.fitting.labelled import MatricesMixin, prepare_new
 
     # Check the matrices once for both.
     is_divlearn = isinstance(classifier, MatricesMixin)
     prepared = prepare_new(classifier, matrices) if is_divlearn else matrices
     has_proba = hasattr(classifier, "predict_proba") and hasattr(classifier, "classes_")
-    return classifier.predict(prepared), classifier.predict_proba(prepared) if has_proba else None
+    try:
+        predicted = classifier.predict(prepared)
+    except ValueError as error:
+        gaps = np.argwhere(~np.isfinite(matrices))
+        if not len(gaps) or str(error).startswith("X["):  # it names the sample
+            raise
+        first, *place = gaps[0].tolist()
+        raise ValueError(
+            f"X[{first}] has the entry {matrices[first, *place]} at {tuple(place)}, must be "
+            "finite; drop it or fill its gaps"
+        ) from error
+    return predicted, classifier.predict_proba(prepared) if has_proba else None
 
 
 def _get_check(classifier: BaseEstimator) -> Callable[[RealArray], object]:
@@ -154,7 +167,9 @@ def _get_check(classifier: BaseEstimator) -> Callable[[RealArray], object]:
     from divlearn.fitting.labelled import check_new
 
     first = _first_step(classifier)
-    return partial(check_new, first) if _takes_matrices(first) else classifier.predict
+    if _takes_matrices(first):
+        return partial(check_new, first)
+    return partial(_predict_all, classifier)
 
 
 def _find_problems(

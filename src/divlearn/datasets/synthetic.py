@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from sklearn.utils import check_random_state, gen_batches
 
 from divlearn.arrays import Indices, RealArray, as_real
-from divlearn.checks import RandomState, check_count
+from divlearn.checks import RandomState, check_count, check_number, is_number
 from divlearn.divergence import pairwise_abld
 from divlearn.geometry import compose
 from divlearn.spd import check_spd
@@ -165,8 +165,9 @@ def make_recordings(
     sizes = {"n_recordings": n_recordings, "n_channels": n_channels, "n_times": n_times}
     for name, size in (sizes | {"n_classes": n_classes, "n_subjects": n_subjects}).items():
         check_count(size, name)
-    if not shift >= 0 or not 0 <= artifacts <= 1:
-        raise ValueError(f"{shift=} must be >= 0 and {artifacts=} between 0 and 1")
+    check_number(shift, "shift")
+    if not is_number(artifacts) or not 0 <= artifacts <= 1:
+        raise ValueError(f"{artifacts=} must be a number from 0 to 1")
     random = make_generator(random_state)
     variants, subjects = np.divmod(np.arange(n_recordings), n_subjects)
     variants %= _N_VARIANTS * n_classes

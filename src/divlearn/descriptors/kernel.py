@@ -11,7 +11,7 @@ from divlearn.arrays import RealArray
 from divlearn.checks import check_number
 from divlearn.descriptors.matrices import ensure_definite
 from divlearn.descriptors.pixels import Feature, Images, Preset
-from divlearn.descriptors.region import Part, RegionCovariance
+from divlearn.descriptors.region import Part, RegionCovariance, Regions
 from divlearn.descriptors.series import Series, SeriesTransformer
 
 
@@ -160,8 +160,8 @@ class CovarianceKernel(RegionCovariance):
         self.gamma_ = _median_gamma(_mean_square_differences(covariances), "features")
         return parts
 
-    def _describe(self, covariances: RealArray, floor: float) -> RealArray:
-        kernels = np.exp(-self.gamma_ * _mean_square_differences(covariances))
+    def _describe(self, regions: Regions, floor: float) -> RealArray:
+        kernels = np.exp(-self.gamma_ * _mean_square_differences(regions.matrices))
         return ensure_definite(kernels, floor, name="covariance kernels")
 
 
@@ -173,7 +173,7 @@ def _mean_square_differences(covariances: RealArray) -> RealArray:
 
 
 def _check_gamma(gamma: float | str) -> None:
-    if gamma != "median":
+    if not (isinstance(gamma, str) and gamma == "median"):
         check_number(gamma, "gamma", positive=True, word="median")
 
 

@@ -17,6 +17,7 @@ from divlearn.arrays import Indices, RealArray, array_or_list
 from divlearn.checks import is_number
 from divlearn.fitting.labelled import MatricesMixin, check_new, check_training, fit_method
 from divlearn.spd import SPDRepairWarning, check_spd, find_not_definite
+from divlearn.text import counted
 
 
 class MatrixTransformer(TransformerMixin, MatricesMixin, BaseEstimator):  # type: ignore[misc]
@@ -33,8 +34,8 @@ class MatrixTransformer(TransformerMixin, MatricesMixin, BaseEstimator):  # type
             self.n_features_in_ = count
         elif count != self.n_features_in_:
             raise ValueError(
-                f"{where} has {count} {noun}, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} {noun} as input"
+                f"{where} has {counted(count, noun)}, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} {noun} as input; pass samples with the same {noun}"
             )
 
     def __sklearn_tags__(self) -> Tags:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -170,13 +170,13 @@ class RegionCovariance(MatrixTransformer):
 
     def _collect(self, parts: list[Part]) -> Regions:
         dtype = np.float32 if all(is_float32 for _, is_float32 in parts) else np.float64
-        covariances = np.concatenate([part.matrices for part, _ in parts])
-        floor = check_floor(self.floor, dtype, covariances.shape[-1])
-        return Regions(
-            _cast(self._describe(covariances, floor), dtype),
+        regions = Regions(
+            np.concatenate([part.matrices for part, _ in parts]),
             np.concatenate([part.image for part, _ in parts]),
             np.concatenate([part.boxes for part, _ in parts]),
         )
+        floor = check_floor(self.floor, dtype, regions.matrices.shape[-1])
+        return replace(regions, matrices=_cast(self._describe(regions, floor), dtype))
 
     def _arrange(self, regions: Regions, n_images: int) -> RealArray:
         if self.patch is None and self.boxes is None:
@@ -190,8 +190,9 @@ class RegionCovariance(MatrixTransformer):
             )
         return regions.matrices.reshape(n_images, counts[0], *regions.matrices.shape[1:])
 
-    def _describe(self, covariances: RealArray, floor: float) -> RealArray:
-        matrices = ensure_definite(covariances, floor, name="region covariances")
+    def _describe(self, regions: Regions, floor: float) -> RealArray:
+        _check_varying(regions)
+        matrices = ensure_definite(regions.matrices, floor, name="region covariances")
         keep = pixels.get_preset(self.features).keep_variance
         if keep is not None:
             scaled = np.flatnonzero([name not in keep for name in self.feature_names_])
@@ -266,6 +267,18 @@ class RegionCovariance(MatrixTransformer):
                 "pixels; lower patch"
             )
         return over.grid_boxes(shape, patch, stride)
+
+
+def _check_varying(regions: Regions) -> None:
+    """Raise an error if no feature varies in a region, so that its covariance has no scale."""
+    flat = np.flatnonzero((np.diagonal(regions.matrices, axis1=1, axis2=2) <= 0).all(axis=1))
+    if flat.size:
+        image, box = regions.image[flat[0]], tuple(regions.boxes[flat[0]].tolist())
+        raise ValueError(
+            f"X[{image}] has no feature that varies in the box {box} ({flat.size} of "
+            f'{counted(len(regions.image), "regions")}); leave it out, or add the features "x" and '
+            '"y", which always vary'
+        )
 
 
 def _cast(matrices: RealArray, dtype: type[np.floating]) -> RealArray:

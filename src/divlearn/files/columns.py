@@ -285,11 +285,12 @@ def _read_lines(file: BinaryIO, ending: str, length: int, argument: str, of: str
     text = read_text(file)
     entries = [line.strip() for line in text.splitlines()]
     if ending == ".csv":
-        rows = [row for _, row in read_rows(text)]
+        # An empty line between others is a missing entry.
+        rows = [row for _, row in read_rows(text.rstrip())]
         widest = max(map(len, rows), default=1)
         if widest > 1:
             raise Refusal(f"it has {widest} columns, must have one; save the {argument} alone")
-        entries = [row[0] for row in rows]
+        entries = [row[0] if row else "" for row in rows]
         entries = entries[len(entries) == length + 1 or _has_heading(entries) :]
     if len(entries) != length or not all(entries):
         n_entries = sum(map(bool, entries))
@@ -313,10 +314,10 @@ def read_text(file: BinaryIO) -> str:
 
 
 def read_rows(text: str) -> Iterator[Row]:
-    """Read the rows of a .csv file that are not empty; a stray quote would join rows."""
+    """Read the rows of a .csv file; a stray quote would join rows."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
-        yield from ((reader.line_num, [cell.strip() for cell in row]) for row in reader if row)
+        yield from ((reader.line_num, [cell.strip() for cell in row]) for row in reader)
     except csv.Error as error:
         raise Refusal(
             f"line {reader.line_num} cannot be split into cells ({error}); close the quotes around "
@@ -325,7 +326,9 @@ def read_rows(text: str) -> Iterator[Row]:
 
 
 def _has_heading(entries: Sequence[str]) -> bool:
-    """Whether at least two numbers follow a text, which is then their heading."""
+    """Whether the first entry is a usual name, or a text that at least two numbers follow."""
+    if entries and entries[0] in (*LABEL_NAMES, *GROUP_NAMES):
+        return True
     if len(entries) < 3:
         return False
     are_numbers = [is_numeric_text(entry) for entry in entries]

@@ -199,7 +199,7 @@ def open_csv(file: BinaryIO, size: int) -> Iterator[list[Variable]]:
             f"it has {size} bytes, must have <= {LARGEST_FILE}; save the matrices as .npz"
         )
     file.seek(0)
-    rows = read_rows(read_text(file))
+    rows = (row for row in read_rows(read_text(file)) if row[1])
     first = next(rows, (1, []))
     heading = [] if _is_data(first[1]) else first[1]
     second = next(rows, (2, [])) if heading else first

@@ -39,7 +39,7 @@ def open_regular(path: Path, name: str) -> BinaryIO:
     """Open a file for reading bytes; refuse folders, pipes, sockets and devices."""
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
-        raise IsADirectoryError(f"{name}: it is a folder, must be a file; pass a file in it")
+        raise IsADirectoryError(f"{path}: it is a folder, must be a file; pass a file in it")
     # Opening a pipe would wait for a writer, and reading a device may not end.
     if not stat.S_ISREG(mode):
         raise ValueError(f"{name}: it is a device, pipe or socket; copy the data to a file")

@@ -63,7 +63,7 @@ class Recipe:
         Their number for ``n_atoms="auto"``, instead of the usual one.
     start : pair of floats, optional
         Initial (alpha, beta) of the divergences "S", "V" and "N"; by default the best of a grid.
-    penalty : float, "auto" or "cv", default="auto"
+    penalty : float > 0, "auto" or "cv", default="auto"
         Factor of the squared norm of the head. "auto" chooses that of the final head by held-out
         loss. "cv", for a single model, fits models with 0.001, 0.01, 0.1 and 1 and keeps the best.
     penalty_per_matrix : bool, default=False
@@ -97,8 +97,8 @@ class Recipe:
             raise ValueError(f"init={self.init!r} must be one of {names}, or an array of atoms")
         if self.atoms_per_class is not None:
             check_count(self.atoms_per_class, "atoms_per_class")
-        if self.penalty not in ("auto", "cv"):
-            check_number(self.penalty, "penalty", word="auto")
+        if not (isinstance(self.penalty, str) and self.penalty in ("auto", "cv")):
+            check_number(self.penalty, "penalty", positive=True, word="auto")
 
     @property
     def is_usual(self) -> bool:

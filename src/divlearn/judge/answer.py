@@ -51,6 +51,9 @@ class NamedScore:
     bic_difference : float, BIC of this divergence minus BIC of the learned one, which has two more
         parameters; positive if the learned one is preferred. NaN with labels.
     mean_score : float, held-out accuracy of the nearest class mean, or NaN.
+    margin : float
+        Only without labels: the standard errors by which the learned point must be ahead, a
+        quantile of Student's t with two degrees of freedom less than matrices, 2 for many.
     """
 
     alpha: float
@@ -61,13 +64,14 @@ class NamedScore:
     p_value: float
     bic_difference: float = math.nan
     mean_score: float = math.nan
+    margin: float = math.nan
 
     @property
     def beaten(self) -> bool:
         """Whether the learned point is significantly better."""
         if math.isnan(self.bic_difference):
             return self.difference > 0 and self.p_value < SIGNIFICANT
-        return self.bic_difference > 0 and self.difference > 2 * self.standard_error
+        return self.bic_difference > 0 and self.difference > self.margin * self.standard_error
 
 
 @dataclass(frozen=True)
@@ -282,7 +286,7 @@ def _say_likelihood(answer: WhichDivergence) -> list[str]:
     verdict = "" if loss > 2 * error else ", no clear difference"
     doubt = f"does not pay for its two parameters ({bic})"
     if best.bic_difference > 0:
-        doubt = f"is within two standard errors of zero, though BIC prefers it ({bic})"
+        doubt = f"a t-test does not confirm, though BIC prefers it ({bic})"
     return [
         f"Use {name}: it has the highest likelihood of the named divergences, {sample}.",
         f"The next one, {other}, loses {loss:.2g} +- {error:.1g} in log-likelihood per "

@@ -55,6 +55,11 @@ def least_above_chance(codes: Indices, groups: _Groups = None) -> float:
     return float(np.exp(-n_units * entropy(np.unique(codes, return_counts=True)[1])))
 
 
+def least_of_flips(groups: _Groups, rows: Indices) -> float:
+    """Return the smallest p-value of sign-flip tests, in which all units agree."""
+    return 2 * 0.5 ** len(np.unique(rows if groups is None else groups))
+
+
 def name_units(groups: _Groups, rows: Indices) -> str:
     """Name the independent units; a matrix that is held out several times is a group of its own."""
     single = groups is None or len(np.unique(groups)) == len(np.unique(rows))

@@ -8,6 +8,7 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import stdtrit
 
 from divlearn.alpha_beta import Point
 from divlearn.arrays import Indices, RealArray, to_host
@@ -55,6 +56,7 @@ from divlearn.threads import limit_blas
 from divlearn.tolerances import LEARNING_ACCURACY
 
 _LIKELIHOOD_GRID = np.arange(9) / 4  # coarser than for 1-NN: a centre is computed at each point
+_CONFIDENCE = 0.975  # one-sided, that the learned point is likelier
 _MAP_TOLERANCE = 1e-5  # of centres and divergences; the error of the likelihood is its square
 
 
@@ -141,13 +143,16 @@ def _by_likelihood(
     data = engine.prepare(matrices.astype(np.float64, copy=False))
     fitted, n = fit.log_density(data, engine=engine), len(matrices)
     named, densities = {}, {}
+    margin = float(stdtrit(n - 2, _CONFIDENCE)) if n > 2 else math.inf
     for name, (alpha, beta) in zip(NAMED, NAMED_POINTS.tolist(), strict=True):
         member = fit_member(data, alpha, beta, init=fit.center, engine=engine)
         densities[name] = member.log_density(data, engine=engine)
         gain, error = mean_with_error(fitted - densities[name])
         p_value = math.exp(-n * max(gain, 0.0))  # 2 n gain is chi-squared with two degrees
         bic = 2 * n * gain - 2 * math.log(n)
-        named[name] = NamedScore(alpha, beta, member.log_likelihood, gain, error, p_value, bic)
+        named[name] = NamedScore(
+            alpha, beta, member.log_likelihood, gain, error, p_value, bic, margin=margin
+        )
     top = max(row.score for row in named.values())
     first = next(name for name in named if math.isclose(named[name].score, top))  # `best_named`
     second = max((name for name in named if name != first), key=lambda name: named[name].score)
