@@ -83,6 +83,32 @@ def test_generators_continue_where_they_were(path):
     assert draw() == (random.uniform(size=700)[-1], random.uniform())
 
 
+def test_a_block_keeps_its_first_fit_only(X, path):
+    """The file of a later fit, as of a search, would be refused by the first one."""
+    with resumable(path):
+        with writes() as done:
+            clone(MODEL).fit(X)
+        assert len(done) == 3
+        with writes() as done, pytest.warns(RuntimeWarning, match="fit of its block only.* a file"):
+            clone(MODEL).set_params(n_clusters=2).fit(X)
+        assert not done
+
+
+def test_a_result_that_no_file_holds_is_computed_again(path):
+    done = []
+
+    def work():
+        with resumable(path), checkpointed(MODEL):
+            with pytest.warns(RuntimeWarning, match="cannot hold the result of 'a 1': .* again"):
+                stage("a", object)
+            stage("b", lambda: done.append("b"))
+
+    with writes(1), pytest.raises(Killed):
+        work()
+    work()
+    assert done == ["b"]
+
+
 # ---------------------------------------------------------------------- what is refused
 
 
@@ -159,6 +185,12 @@ def test_what_kills_left_is_removed(X, path, killed):
     (folder / ".other.abc.part").write_bytes(b"of another file")
     killed.fit(X)
     assert os.listdir(folder) == [".other.abc.part"]
+
+
+def test_a_file_that_cannot_be_removed_costs_a_warning(path):
+    removed = pytest.warns(RuntimeWarning, match="could not be removed: .* the fit is complete")
+    with removed, resumable(path), checkpointed(MODEL):
+        path.mkdir()
 
 
 def test_a_full_disk_costs_the_checkpoint_not_the_fit(X, path, killed, monkeypatch):

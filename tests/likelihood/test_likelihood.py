@@ -52,6 +52,12 @@ def test_stable_at_64(alpha, beta, margin):
     assert differentiate_normalizer(alpha, beta, kappa, 64)[0] == pytest.approx(expected, abs=1e-8)
 
 
+def test_large_matrices_of_large_concentration():
+    """Functions of degree 500 exceed the range of floating point by far, relative to w."""
+    expected = pytest.approx(closed_form(0.0, 1.0, 1e5, 500), rel=1e-10)
+    assert log_normalizer(0.0, 1.0, 1e5, 500) == expected
+
+
 @pytest.mark.parametrize("point", [(0.0, 1.0), (1.0, 0.0), (0.25, 0.75)])
 def test_no_jump_where_closed_forms_begin(point):
     near = (point[0] + 1e-9, point[1] + 1e-9)

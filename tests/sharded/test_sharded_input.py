@@ -11,6 +11,7 @@ from divlearn.datasets import make_wishart_clusters
 from divlearn.engines import ReferenceEngine
 from divlearn.iddl import IDDLClassifier, IDDLRegressor, Recipe
 from divlearn.sharded import open_shards
+from divlearn.sharded.blocks import open_sources
 from divlearn.sharded.opening import open_data
 
 SETTINGS = {
@@ -176,6 +177,16 @@ def test_all_columns_of_dask_arrays_are_targets(data):
         )
         found = np.concatenate(shards.map(lambda block: block.y))
     np.testing.assert_array_equal(found, targets)
+
+
+@pytest.mark.parametrize("name", ["X", "y", "sample_weight"])
+def test_dask_arrays_that_do_not_know_their_rows_say_what_to_call(data, name):
+    da = pytest.importorskip("dask.array")
+    columns = {"X": data[0], "y": data[1], "sample_weight": np.ones(len(data[0]))}
+    known = da.from_array(columns[name])
+    columns[name] = known[da.from_array(np.ones(len(known), dtype=bool))]
+    with pytest.raises(ValueError, match=rf"^{name} has chunks of .* call {name}.compute_chunk_si"):
+        open_sources(**columns, in_files=False)
 
 
 # ---------------------------------------------------------------------- files

@@ -226,6 +226,9 @@ def test_functional_transforms():
     (right,) = torch.autograd.grad(right.square().sum(), B)
     found = torch.func.grad(lambda B: torch.func.grad(loss)(B).square().sum())(B)
     assert torch.allclose(found, right, rtol=1e-12)
+    for transform in (torch.func.jacrev, torch.func.vmap):
+        with pytest.raises(RuntimeError, match=r"inside torch.func.vmap, .*; pass it a batch"):
+            transform(lambda B: encode(X, B.expand(2, 3, 3), alpha, beta).sum())(B[:1])
 
 
 # --- the module -----------------------------------------------------------------------------------

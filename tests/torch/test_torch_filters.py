@@ -94,5 +94,13 @@ def test_mistakes_are_named():
             ValueError, match=r"filters must be a tensor of shape \(n_atoms, d, p\)"
         ):
             encode_filters(X, wrong, alpha, beta)
-    with pytest.raises(ValueError, match=r"filters have rank p=\d+, must have p <= d=5"):
-        encode_filters(X, torch.cat([filters] * 5, dim=2), alpha, beta)
+    for wrong in (torch.cat([filters] * 5, dim=2), filters[..., :0], filters[:0]):
+        with pytest.raises(ValueError, match=r"n_atoms=\d must be >= 1, .* p=\d+ must .* <= d=5"):
+            encode_filters(X, wrong, alpha, beta)
+    with pytest.raises(ValueError, match=r"alpha has shape \(2, 1\), must have .* n_atoms=3; pass"):
+        encode_filters(X, filters, torch.ones(2, 1), 0.5)
+    with pytest.raises(ValueError, match=r"filters\[0\] has an entry that is not finite"):
+        encode_filters(X, filters / 0, alpha, beta)
+    with pytest.raises(ValueError, match=r"X\[0\] has a diagonal entry 0") as caught:
+        encode_filters(X, 0 * filters, alpha, beta)
+    assert "X stands for V.mT @ X @ V here, with V = filters[0]" in caught.value.__notes__[0]

@@ -14,9 +14,10 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
 from typing import Any, TypeVar
@@ -43,7 +44,8 @@ def resumable(path: str | os.PathLike[str] | None) -> Iterator[None]:
 
     The file holds the completed stages: members of a committee, models of folds, starts, numbers of
     components. The resumed fit ends with the same model, bit for bit. The file is removed at the
-    end. It stays after an error and after Ctrl-C. Use one block for each fit.
+    end. It stays after an error and after Ctrl-C. Use one block for each fit: the later fits of a
+    block, such as those of a search, have no file, and a warning says so.
 
     Parameters
     ----------
@@ -59,11 +61,11 @@ def resumable(path: str | os.PathLike[str] | None) -> Iterator[None]:
     ...     ABKMeans(2, random_state=0).fit(X).n_iter_
     1
     """
-    token = _path.set(None if path is None else Path(path))
+    token = _block.set(None if path is None else _Block(Path(path)))
     try:
         yield
     finally:
-        _path.reset(token)
+        _block.reset(token)
 
 
 @contextmanager
@@ -71,11 +73,31 @@ def checkpointed(estimator: BaseEstimator, **data: object) -> Iterator[None]:
     """Take completed stages from the file of `resumable`, and add new ones to it."""
     # Estimator and data must be those the file was written with. Callables among the data are
     # called only if there is a file. A fit inside another fit shares the file of the outer fit.
-    path = None if _current.get() is not None else _path.get()
-    if path is None:
+    block = _block.get()
+    if _current.get() is not None or block is None:
         yield
         return
-    checkpoint = _Checkpoint(path, _describe(estimator, data))
+    block.n_fits += 1
+    if block.n_fits > 1:
+        if block.n_fits == 2:
+            message = (
+                f"checkpoint={str(block.path)!r} keeps the first fit of its block only; this one "
+                "and later ones would begin again after a kill; use a block and a file for each fit"
+            )
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
+        yield
+        return
+    try:
+        with _keeping(_Checkpoint(block.path, _describe(estimator, data))):
+            yield
+    except BaseException:
+        block.n_fits = 0  # the same fit may be tried again
+        raise
+
+
+@contextmanager
+def _keeping(checkpoint: _Checkpoint) -> Iterator[None]:
+    """Keep stages in a checkpoint, and remove its file unless the work was interrupted."""
     token = _current.set(checkpoint)
     try:
         yield
@@ -108,6 +130,14 @@ def draw_seed(random_state: RandomState) -> int:
     return stage(
         "seed", lambda: int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     )
+
+
+@dataclass
+class _Block:
+    """A block of `resumable`, whose first fit has the file."""
+
+    path: Path
+    n_fits: int = 0
 
 
 class _Checkpoint:
@@ -154,31 +184,45 @@ class _Checkpoint:
     def _keep(self, place: str, result: tuple[object, np.random.RandomState | None]) -> None:
         inner = f"{place}/"  # stages inside this one are not needed any more
         with self._lock:
-            self._results = {k: v for k, v in self._results.items() if not k.startswith(inner)}
+            before = self._results
+            self._results = {k: v for k, v in before.items() if not k.startswith(inner)}
             self._results[place] = result
-            self._write()
+            try:
+                self._write()
+            # Hours of work are worth more than the file: the fit continues.
+            except OSError as error:
+                self._warn(
+                    f"could not be written: {error.strerror or error}; the fit continues, and an "
+                    "older checkpoint, if any, is intact"
+                )
+            except Unknown as error:
+                self._results = before
+                self._warn(
+                    f"cannot hold the result of {place[1:]!r}: {error}; the fit continues, and "
+                    "computes this part again after a kill"
+                )
 
     def _write(self) -> None:
-        try:
-            write_object({"key": self._key, "results": self._results}, self._path, _KIND)
-        except OSError as error:
-            # Hours of work are worth more than the file: the fit continues.
-            message = (
-                f"checkpoint={str(self._path)!r} could not be written: {error.strerror or error}; "
-                "the fit continues, and an older checkpoint, if any, is intact"
-            )
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
+        write_object({"key": self._key, "results": self._results}, self._path, _KIND)
+
+    def _warn(self, trouble: str) -> None:
+        warnings.warn(f"checkpoint={str(self._path)!r} {trouble}", RuntimeWarning, stacklevel=3)
 
     def remove(self) -> None:
         """Remove the file, and partly written ones that kills have left."""
         folder, name = self._path.resolve().parent, glob.escape(self._path.name)
         for file in (self._path, *folder.glob(f".{name}.*.part")):
-            with suppress(FileNotFoundError):
-                file.unlink()
+            try:
+                file.unlink(missing_ok=True)
+            except OSError as error:
+                self._warn(
+                    f"could not be removed: {error.strerror or error}; the fit is complete, remove "
+                    f"{str(file)!r} yourself"
+                )
 
 
 _current: ContextVar[_Checkpoint | None] = ContextVar("checkpoint", default=None)
-_path: ContextVar[Path | None] = ContextVar("path", default=None)
+_block: ContextVar[_Block | None] = ContextVar("block", default=None)
 _inside: ContextVar[str] = ContextVar("inside", default="")  # the stage that is under way
 
 

@@ -249,25 +249,26 @@ def _orthonormalize(nodes: RealArray, log_weight: RealArray, d: int) -> tuple[Re
     log_exponentials = log_weight + exponents[:, None] * nodes
     top = log_exponentials.max(axis=1, keepdims=True)
     log_norms = top[:, 0] + 0.5 * np.log(np.exp(2 * (log_exponentials - top)).sum(axis=1))
-    envelopes = np.maximum.accumulate(log_exponentials - log_norms[:, None])
-    heights = np.exp(envelopes)
-    multiples = np.ones((d, len(nodes)))
+    rises = log_exponentials - log_norms[:, None]
+    multiples, envelopes = np.ones((d, len(nodes))), rises.copy()
     log_leading = np.empty(d)
     log_leading[0] = log_norms[0]
     for k in range(1, d):
-        growth = envelopes[k] - envelopes[k - 1]
+        envelope = np.maximum(rises[k], envelopes[k - 1])
+        height = np.exp(envelope)
         sign, log_factor = _shifted_exponential(nodes, envelopes[k - 1], multiples[k - 1])
-        log_factor -= growth
+        log_factor -= envelope - envelopes[k - 1]
         scale = log_factor.max()
         latest = sign * np.exp(log_factor - scale) * multiples[k - 1]
         # By the three-term recurrence of polynomials in e^x, earlier functions are orthogonal.
-        square, last_two = heights[k] ** 2, slice(max(k - 2, 0), k)
-        previous = multiples[last_two] * np.exp(envelopes[last_two] - envelopes[k])
-        latest = latest - (previous @ (square * latest)) @ previous
-        norm = math.sqrt(square @ latest**2)
-        multiples[k] = latest / norm
+        last_two = slice(max(k - 2, 0), k)
+        previous = multiples[last_two] * np.exp(envelopes[last_two] - envelope)
+        latest = latest - (previous @ (height**2 * latest)) @ previous
+        norm = float(np.linalg.norm(height * latest))
+        size = np.maximum(np.abs(latest) / norm, 1.0)  # multiples would overflow for large d
+        multiples[k], envelopes[k] = latest / norm / size, envelope + np.log(size)
         log_leading[k] = log_leading[k - 1] + scale + math.log(norm)
-    return multiples * heights, float(log_leading.sum())
+    return multiples * np.exp(envelopes), float(log_leading.sum())
 
 
 def _shifted_exponential(

@@ -121,8 +121,6 @@ def open_sources(X: Data, y: Data, sample_weight: Data, *, in_files: bool) -> li
             raise ValueError(
                 f"X has shape {shape}, but must have three dimensions, (n_matrices, d, d)"
             )
-        if np.isnan(shape[0]):
-            raise ValueError("X has chunks of unknown size; call X.compute_chunk_sizes() first")
     return sources
 
 
@@ -137,7 +135,18 @@ def _open(values: Data, key: str) -> Data:
         return LazyArray(partial(np.memmap, *location), values.shape)
     if type(values).__module__.startswith("zarr."):
         return LazyArray(lambda: values, values.shape)
-    return values if is_dask_array(values) else np.asanyarray(values)
+    if is_dask_array(values):
+        _check_chunks(values, key)
+        return values
+    return np.asanyarray(values)
+
+
+def _check_chunks(array: Data, key: str) -> None:
+    """Refuse a Dask array that does not know how many rows it has."""
+    if np.isnan(array.shape[0]):
+        raise ValueError(
+            f"{key} has chunks of unknown size; call {key}.compute_chunk_sizes() first"
+        )
 
 
 def _offset(view: np.memmap) -> int:
@@ -163,7 +172,9 @@ def _align(values: Data, key: str, X: Data, lengths: Sequence[int]) -> Sequence[
         return opened
     if is_path(values):
         values = open_file(values, key)
-    if not is_dask_array(values):
+    if is_dask_array(values):
+        _check_chunks(values, key)
+    else:
         values = as_weights(values, sum(lengths)) if key == "sample_weight" else np.asarray(values)
     check_rows(values, sum(lengths), key)
     return [values[i:j] for i, j in pairwise(accumulate(lengths, initial=0))]

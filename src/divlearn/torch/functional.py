@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -96,28 +96,23 @@ def encode_filters(
     tensor([[[0.6137, 0.6931]]], dtype=torch.float64)
     """
     X = check_matrices(X, "X")
-    if not isinstance(filters, Tensor) or filters.ndim != 3 or filters.dtype != X.dtype:
-        raise ValueError(
-            f"filters must be a tensor of shape (n_atoms, d, p) and of the type of X, {X.dtype}; "
-            "pass torch.as_tensor(filters).to(X)"
-        )
-    n_atoms, d, p = filters.shape
-    if p > d:
-        raise ValueError(f"filters have rank p={p}, must have p <= d={d}; pass fewer columns")
-    if X.shape[-1] != d:
-        raise ValueError(
-            f"filters have shape {tuple(filters.shape)}, but X has matrices of size {X.shape[-1]}; "
-            "the second size of filters must be that of the matrices"
-        )
+    n_atoms, _, p = _check_filters(filters, X)
     with torch.autocast(X.device.type, enabled=False):  # products keep the type of X
         filtered = filters.mT @ X[..., None, :, :] @ filters
     filtered = 0.5 * (filtered + filtered.mT)
     identity = torch.eye(p).to(X)[None]
     alpha, beta = _as_pairs(alpha, "alpha", X, n_atoms), _as_pairs(beta, "beta", X, n_atoms)
-    values = [
-        encode(filtered[..., k, :, :], identity, alpha[k : k + 1], beta[k : k + 1], engine=engine)
-        for k in range(n_atoms)
-    ]
+    values = []
+    for k in range(n_atoms):
+        pairs = alpha[k : k + 1], beta[k : k + 1]
+        try:
+            values.append(encode(filtered[..., k, :, :], identity, *pairs, engine=engine))
+        except ValueError as error:
+            error.add_note(
+                f"X stands for V.mT @ X @ V here, with V = filters[{k}]: check that columns of V "
+                "are independent, or lower the learning rate."
+            )
+            raise
     sizes = torch.linalg.slogdet(filtered)[1] / p
     return torch.cat([torch.cat(values, dim=-2), sizes[..., None]], dim=-1)
 
@@ -149,6 +144,33 @@ def check_matrices(tensor: object, name: str) -> Tensor:
     return tensor
 
 
+def _check_filters(filters: Tensor, X: Tensor) -> torch.Size:
+    """Check filters of matrices X, and return their shape (n_atoms, d, p)."""
+    if not isinstance(filters, Tensor) or filters.ndim != 3 or filters.dtype != X.dtype:
+        raise ValueError(
+            f"filters must be a tensor of shape (n_atoms, d, p) and of the type of X, {X.dtype}; "
+            "pass torch.as_tensor(filters).to(X)"
+        )
+    n_atoms, d, p = filters.shape
+    if not n_atoms or not 1 <= p <= d:
+        raise ValueError(
+            f"filters have shape {tuple(filters.shape)}: n_atoms={n_atoms} must be >= 1, and the "
+            f"rank p={p} must be >= 1 and <= d={d}; pass other filters"
+        )
+    if X.shape[-1] != d:
+        raise ValueError(
+            f"filters have shape {tuple(filters.shape)}, but X has matrices of size {X.shape[-1]}; "
+            "the second size of filters must be that of the matrices"
+        )
+    wrong = (~filters.detach().isfinite().flatten(1).all(dim=1)).nonzero()
+    if len(wrong):
+        raise ValueError(
+            f"filters[{int(wrong[0])}] has an entry that is not finite, all must be; lower the "
+            "learning rate"
+        )
+    return filters.shape
+
+
 def _as_parameter(value: Tensor | float, name: str, like: Tensor) -> Tensor:
     try:
         return torch.as_tensor(value, dtype=like.dtype, device=like.device)
@@ -160,6 +182,11 @@ def _as_pairs(value: Tensor | float, name: str, like: Tensor, n_atoms: int) -> T
     """Return parameters of shape (n_atoms, n_pairs)."""
     tensor = _as_parameter(value, name, like)
     pairs = tensor.reshape(len(tensor) if tensor.ndim else 1, -1)
+    if len(pairs) not in (1, n_atoms):
+        raise ValueError(
+            f"{name} has shape {tuple(tensor.shape)}, must have (n_atoms, n_pairs) with n_atoms="
+            f"{n_atoms}; pass one row for each filter, or a number for all"
+        )
     return pairs.expand(n_atoms, pairs.shape[1])
 
 
@@ -200,7 +227,18 @@ def _to_tensor(array: DeviceArray, like: Tensor) -> Tensor:
     return tensor.to(device=like.device, dtype=like.dtype)
 
 
-class _Encoding(torch.autograd.Function):
+class _Function(torch.autograd.Function):
+    """A function that says what to do in place of `vmap`."""
+
+    @staticmethod
+    def vmap(*_: Any) -> NoReturn:
+        raise RuntimeError(
+            "encode does not work inside torch.func.vmap, jacrev, jacfwd and hessian; pass it a "
+            "batch (..., d, d), or take torch.func.grad or torch.autograd.functional.hessian"
+        )
+
+
+class _Encoding(_Function):
     """`Engine.encode` forward, `_Gradient` backward."""
 
     @staticmethod
@@ -221,7 +259,7 @@ class _Encoding(torch.autograd.Function):
         return (*(g if n else None for g, n in zip(gradients, needed, strict=True)), None)
 
 
-class _Gradient(torch.autograd.Function):
+class _Gradient(_Function):
     """`Engine.pullback` forward, the product with the Hessian backward."""
 
     @staticmethod
@@ -258,7 +296,7 @@ class _Gradient(torch.autograd.Function):
         return (None, None, *_Curvature.apply(*tensors, *direction))  # type: ignore[no-untyped-call]
 
 
-class _Curvature(torch.autograd.Function):
+class _Curvature(_Function):
     """The product with the Hessian forward, an error backward: third derivatives are not zero."""
 
     @staticmethod
