@@ -89,6 +89,10 @@ def test_few_groups_cannot_be_significant_and_the_summary_says_so():
     answer = which_divergence(X, y, groups=groups, **grid)
     assert answer.p_chance == answer.p_least == pytest.approx(3 / 2**5)
     assert "With so few groups p is 0.094 or more; pass more of them." in answer.summary()
+    three, classes = make_wishart_clusters(3, 12, 3, separation=30, random_state=0)
+    answer = which_divergence(three, classes, groups=np.arange(36) % 4, **grid)  # above chance
+    assert "significantly" in answer.summary()
+    assert answer.summary().endswith("With so few groups p is 0.12 or more; pass more of them.")
     shuffled = np.random.default_rng(0).permutation(y)
     assert "With so few" not in which_divergence(X, shuffled, **grid).summary()
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from divlearn.alpha_beta import Point
 from divlearn.arrays import RealArray
-from divlearn.judge.significance import SIGNIFICANT, say_too_few
+from divlearn.judge.significance import SIGNIFICANT, least_of_flips, say_too_few
 from divlearn.text import counted, harmless, say_p
 
 MEAN, NEIGHBOUR, LEARNED = "nearest mean", "nearest neighbour", "learned nearest neighbour"
@@ -261,7 +261,8 @@ def _say_rules(answer: WhichDivergence) -> list[str]:
         verdicts.append(f"the {rule} {'' if verdicts else 'is '}{negation}significantly {verdict}")
     test = f"max-T sign-flip test over {answer.units}, adjusted for all rules"
     sentence = ", ".join(verdicts)
-    return [f"{'; '.join(scores)}.", f"{sentence[:1].upper()}{sentence[1:]} ({test})."]
+    few = say_too_few(least_of_flips(answer.n_groups or answer.n_matrices), answer.units)
+    return [f"{'; '.join(scores)}.", f"{sentence[:1].upper()}{sentence[1:]} ({test}).{few}"]
 
 
 def _say_matrices(answer: WhichDivergence) -> str:

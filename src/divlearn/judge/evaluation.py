@@ -181,7 +181,8 @@ class Evaluation(Summarised):
             verdict = "No other is significantly worse"
         else:
             verdict = f"Not significantly worse: {'; '.join(ties)}"
-        few = significance.say_too_few(significance.least_of_flips(self.groups, self.rows), units)
+        least = significance.least_of_flips(significance.count_units(self.groups, self.rows))
+        few = significance.say_too_few(least, units)
         return f"{text} {verdict} ({self.test}).{few}"
 
 

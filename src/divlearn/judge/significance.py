@@ -55,9 +55,13 @@ def least_above_chance(codes: Indices, groups: _Groups = None) -> float:
     return float(np.exp(-n_units * entropy(np.unique(codes, return_counts=True)[1])))
 
 
-def least_of_flips(groups: _Groups, rows: Indices) -> float:
+def least_of_flips(n_units: int) -> float:
     """Return the smallest p-value of sign-flip tests, in which all units agree."""
-    return 2 * 0.5 ** len(np.unique(rows if groups is None else groups))
+    return 2 * 0.5**n_units
+
+
+def count_units(groups: _Groups, rows: Indices) -> int:
+    return len(np.unique(rows if groups is None else groups))
 
 
 def name_units(groups: _Groups, rows: Indices) -> str:
