@@ -8,7 +8,6 @@ from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import column_or_1d
 
 from divlearn.arrays import Indices, Labels
 
@@ -32,6 +31,8 @@ def check_count(
 
 def as_column(values: ArrayLike, *, warn: bool = False) -> Labels:
     """Return labels as an array; a column of a table is accepted."""
+    from sklearn.utils.validation import column_or_1d  # takes seconds to import
+
     # scikit-learn would make floats of the nullable integers and booleans of pandas.
     array = np.asarray(values)
     labels: Labels = column_or_1d(values if array.dtype == object else array, warn=warn)

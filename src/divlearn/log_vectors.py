@@ -1,18 +1,21 @@
 """Logarithms of SPD matrices as vectors, and k-means of vectors."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 
 from divlearn.arrays import Indices, RealArray, on_device, to_device_of, to_host
 from divlearn.engines.cpu import cpu_engine
 from divlearn.engines.data import Prepared
 from divlearn.geometry import compose, expm, graded_eigh, normalize, unvectorize, vectorize
 from divlearn.threads import one_thread
+
+if TYPE_CHECKING:
+    from sklearn.cluster import KMeans  # takes seconds to import
 
 _ROUNDING = float(np.finfo(float).eps)  # of an eigenvalue on a device, relative to the largest
 _BLOCK_ENTRIES = 1 << 23  # matrix entries in a block of logarithms
@@ -100,6 +103,8 @@ def from_log_vectors(vectors: RealArray) -> RealArray:
 
 def fit_vectors(model: KMeans, vectors: RealArray, weights: RealArray | None = None) -> KMeans:
     """Fit k-means with one thread: with several the order of summation varies."""
+    from sklearn.exceptions import ConvergenceWarning
+
     with one_thread(), warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         return model.fit(vectors, sample_weight=weights)
 
@@ -168,6 +173,8 @@ def _means(
             return centres
     host = to_host(vectors)
     init = "k-means++" if seeds is None else host[seeds]
+    from sklearn.cluster import KMeans
+
     model = KMeans(k, init=init, n_init=1, random_state=random_state)
     return to_device_of(fit_vectors(model, host).cluster_centers_, vectors)
 

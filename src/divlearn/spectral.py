@@ -306,16 +306,19 @@ def _moderate(x: _Points, needed: set[str]) -> Values:
     """Elsewhere: f = t^2 m log(1 + z)/z, where m = b chi(q) + a chi(-p) > 0 and z = p q m."""
     t, a, b = x.t, x.a, x.b
     p, q = x.alpha * t, x.beta * t
-    m = b * _chi(q) + a * _chi(-p)
+    both = np.stack([q, -p])
+    chi = _chi(both)
+    m = b * chi[0] + a * chi[1]
     weighted = np.where(p == 0, 0.0, p * m)  # 0 on the axis, even if m is infinite
     z = q * weighted
     f = t * (t * m * np.where(z == 0, 1.0, np.log1p(z) / z))
     if "f_alpha" not in needed:
         return {"f": f}
     slope = m * _log_mean_slope(z)
-    third = b * _tau(q) + a * _tau(-p)
-    along_p = q * m * slope - (a * _kappa(-p) + b * third) / (1 + z)
-    along_q = (b * _kappa(q) + np.where(a == 0, 0.0, a * third)) / (1 + z)
+    tau, kappa = _tau(both, chi), _kappa(both, chi)
+    third = b * tau[0] + a * tau[1]
+    along_p = q * m * slope - (a * kappa[1] + b * third) / (1 + z)
+    along_q = (b * kappa[0] + np.where(a == 0, 0.0, a * third)) / (1 + z)
     along_q += np.where(weighted == 0, 0.0, weighted * slope)
     return {"f": f, "f_alpha": t * (t * (t * along_p)), "f_beta": t * (t * (t * along_q))}
 
@@ -341,10 +344,10 @@ def _opposite(x: _Points, needed: set[str]) -> Values:
     f = share * t * (t * chi) - (ratio * step) * (step * _log_second_remainder(w))
     values = {"f": f, "f_t": step / gap, "f_tt": (np.exp(s / 2) / gap) ** 2}
     if "f_alpha" in needed:
-        kappa, cubic = _kappa(s), _log_third_remainder(w)
+        kappa, cubic = _kappa(s, chi), _log_third_remainder(w)
         psi, psi_slope = 1 + s * chi, chi + s * kappa  # psi(s) = (e^s - 1)/s
         # |q| <= 1: the closed forms below, with their constant terms cancelled by hand.
-        rest, pull = _tau(s) - chi * (1 + psi) / 2, psi_slope / gap
+        rest, pull = _tau(s, chi) - chi * (1 + psi) / 2, psi_slope / gap
         along_p = share * (rest + kappa) + ratio * psi * (psi * psi * (1 / gap - cubic) - pull)
         along_q = share * (kappa - ratio * rest) - ratio * psi * (ratio * psi * psi * cubic + pull)
         # |q| > 1: t^2 psi'(s)/(1 + w), free of cancellation for negative s.
@@ -381,15 +384,15 @@ def _chi(x: FloatArray) -> FloatArray:
     return np.where(np.abs(x) < 2, _horner(_CHI_SERIES, x), far)
 
 
-def _tau(x: FloatArray) -> FloatArray:
+def _tau(x: FloatArray, chi: FloatArray) -> FloatArray:
     """(chi(x) - 1/2)/x."""
-    return np.where(np.abs(x) < 2, _horner(_TAU_SERIES, x), (_chi(x) - 0.5) / x)
+    return np.where(np.abs(x) < 2, _horner(_TAU_SERIES, x), (chi - 0.5) / x)
 
 
-def _kappa(x: FloatArray) -> FloatArray:
+def _kappa(x: FloatArray, chi: FloatArray) -> FloatArray:
     """chi'(x) = ((x - 2) e^x + x + 2)/x^3."""
     falling = ((1 - 2 / x) * np.exp(x) + 1 + 2 / x) / x / x
-    far = np.where(x > 0, (1 - 2 / x) * _chi(x) + 1 / x, falling)
+    far = np.where(x > 0, (1 - 2 / x) * chi + 1 / x, falling)
     return np.where(np.abs(x) < 2, _horner(_KAPPA_SERIES, x), far)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from conftest import wishart
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyriemann.clustering import Kmeans
+from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
 from divlearn import abld, mean_abld, pairwise_abld
@@ -31,13 +34,19 @@ def congruence(d, seed=0):
     return rng.standard_normal((d, d)) + 2 * np.eye(d)
 
 
+@cache
+def fitted(divergence) -> tuple[np.ndarray, ABKMeans]:
+    """Matrices, and the clusters of them that nobody changes."""
+    X, _ = make_wishart_clusters(4, 10, 3, separation=5, random_state=3)
+    return X, ABKMeans(4, divergence, init=starts(X, 4), tol=0).fit(X)
+
+
 # what is minimised
 
 
 @pytest.mark.parametrize("divergence", [*RULES, "paper", "paper-tied"], ids=str)
-def test_no_block_raises_the_objective(data, divergence):
-    X = data[0][::2]
-    found = ABKMeans(4, divergence, init=starts(X, 4), tol=0).fit(X)
+def test_no_block_raises_the_objective(divergence):
+    _, found = fitted(divergence)
     history = found.history_
     objective = history["objective"]
     assert (np.diff(objective) <= 1e-11 * np.abs(objective[1:])).all()
@@ -51,9 +60,8 @@ def test_no_block_raises_the_objective(data, divergence):
 
 
 @pytest.mark.parametrize("divergence", RULES, ids=str)
-def test_results_agree_with_each_other(data, divergence):
-    X, _ = data
-    found = ABKMeans(4, divergence, n_init=1, random_state=0).fit(X)
+def test_results_agree_with_each_other(divergence):
+    X, found = fitted(divergence)
     table = pairwise_abld(X, found.cluster_centers_, alpha=found.alpha_, beta=found.beta_)
     np.testing.assert_array_equal(found.labels_, table.argmin(axis=1))
     np.testing.assert_array_equal(found.predict(X), found.labels_)
@@ -145,7 +153,7 @@ def test_a_congruence_changes_nothing(data, divergence, init):
     A = congruence(3)
     given = starts(X, 4) if init == "array" else init
     turned = A @ given @ A.T if init == "array" else init
-    options = {"random_state": 2, "n_init": 1}
+    options = {"random_state": 2, "n_init": 1, "max_iter": 3}
     first = ABKMeans(4, divergence, init=given, **options).fit(X)
     Y = A @ X @ A.T
     second = ABKMeans(4, divergence, init=turned, **options).fit(0.5 * (Y + Y.mT))
@@ -172,7 +180,7 @@ def test_a_change_of_units_changes_nothing(exponent, divergence):
 @given(st.permutations(range(60)), st.sampled_from(["stein", "airm", (0.5, 1.5), "learn"]))
 def test_the_order_of_matrices_changes_nothing(order, divergence):
     X = wishart(np.random.default_rng(2), 60, 3)
-    options = {"init": starts(X, 3)}
+    options = {"init": starts(X, 3), "max_iter": 3}
     first = ABKMeans(3, divergence, **options).fit(X)
     second = ABKMeans(3, divergence, **options).fit(X[order])
     np.testing.assert_array_equal(first.labels_[order], second.labels_)
@@ -185,8 +193,9 @@ def test_weights_are_repetitions(data, divergence):
     X = X[::2]
     counts = np.random.default_rng(0).integers(0, 4, len(X))
     init = starts(X, 3)
-    weighted = ABKMeans(3, divergence, init=init, tol=0).fit(X, sample_weight=counts)
-    repeated = ABKMeans(3, divergence, init=init, tol=0).fit(np.repeat(X, counts, axis=0))
+    kmeans = ABKMeans(3, divergence, init=init, max_iter=3)
+    weighted = clone(kmeans).fit(X, sample_weight=counts)
+    repeated = kmeans.fit(np.repeat(X, counts, axis=0))
     np.testing.assert_array_equal(np.repeat(weighted.labels_, counts), repeated.labels_)
     np.testing.assert_allclose(weighted.cluster_centers_, repeated.cluster_centers_, rtol=1e-6)
     mean = counts[counts > 0].mean()  # which weights are divided by
@@ -198,7 +207,7 @@ def test_weights_are_repetitions(data, divergence):
 @pytest.mark.parametrize("init", ["tangent", "log-euclidean", "k-means++", "random"])
 def test_a_seed_decides_everything(data, init):
     X, _ = data
-    options = {"init": init, "n_init": 1}
+    options = {"init": init, "n_init": 1, "max_iter": 2}
     first, second = (ABKMeans(4, random_state=7, **options).fit(X) for _ in range(2))
     np.testing.assert_array_equal(first.cluster_centers_, second.cluster_centers_)
     other = ABKMeans(4, random_state=8, **options).fit(X)
@@ -219,7 +228,7 @@ def test_clusters_are_found(divergence):
 def test_more_starts_are_no_worse(data):
     X, _ = data
     inertias = [
-        ABKMeans(6, init="random", n_init=n, random_state=0).fit(X).inertia_ for n in (1, 2, 4)
+        ABKMeans(6, init="random", n_init=n, random_state=0).fit(X).inertia_ for n in (1, 3)
     ]
     assert (np.diff(inertias) <= 0).all()
     assert inertias[-1] < inertias[0]

@@ -53,10 +53,10 @@ def same(whole, parts):
 @pytest.mark.parametrize(
     ("divergence", "share", "block_size", "weighted", "settings"),
     [
-        ("learn", "all", 13, True, {}),
+        ("learn", "all", 13, True, {"n_components": 1}),
         ("wishart", "divergence", 7, True, {"n_components": [1, 2]}),
         ("wishart", "all", 30, True, {"n_init": 2, "init": "k-means++"}),
-        ("inverse-wishart", "none", 3, False, {}),
+        ("inverse-wishart", "none", 3, False, {"n_components": 2}),
     ],
 )
 def test_mixtures_are_those_of_data_in_memory(
@@ -86,7 +86,7 @@ def test_files_and_weights_are_opened_by_fit(data, tmp_path):
 def test_mixtures_do_not_depend_on_the_memory_there_is(data):
     X, weights = data
     kept, read = (
-        quick(divergence="wishart", share="none").fit(
+        quick(2, "wishart", share="none").fit(
             open_shards(X, None, weights, block_size=13, memory_limit=limit)
         )
         for limit in (None, 500)
@@ -111,7 +111,7 @@ def test_starts_and_moves_are_made_of_a_sample(set_tolerance, monkeypatch):
 
 def test_what_a_mixture_says_of_shards(data):
     X, weights = data
-    mixture = quick().fit(X)
+    mixture = quick(divergence="wishart").fit(X)
     shards = open_shards(X, None, weights, block_size=13)  # weights are for fitting
     assert np.array_equal(mixture.predict(shards), mixture.predict(X))
     for name in ("predict_proba", "score_samples", "score", "bic", "aic"):

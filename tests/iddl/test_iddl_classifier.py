@@ -52,7 +52,6 @@ def test_it_learns(data):
         ("ridge", "joint", 3),
         ("ridge", "bcd", None),
         ("hinge", "joint", None),
-        ("hinge", "stochastic", None),
         ("softmax", "joint", None),
         ("softmax", "bcd", 2),
         ("softmax", "stochastic", 2),
@@ -63,7 +62,7 @@ def test_losses_and_solvers(data, loss, solver, cv):
     # An iteration of block-coordinate descent is a round of all blocks.
     options = FAST | {"cv": cv, "max_iter": 1 if solver == "bcd" else 2}
     # The penalty is chosen alike for all.
-    penalty = "auto" if (loss, solver) == ("ridge", "joint") else 1e-2
+    penalty = "auto" if (loss, solver) == ("ridge", "joint") else 1e-1
     recipe = Recipe(loss=loss, solver=solver, penalty=penalty)
     classifier = IDDLClassifier(recipe=recipe, **options).fit(X, y)
     assert classifier.score(X_test, y_test) > 0.75
@@ -155,19 +154,19 @@ def judged_by(monkeypatch):
 )
 def test_start_learned_and_average_compete(judged_by, losses, kept):
     X, y = make_wishart_clusters(3, 20, 3, separation=2, random_state=0)
-    options = {"recipe": Recipe(loss="softmax", penalty=0.01), "cv": 3, "random_state": 0}
+    options = {"recipe": Recipe(loss="softmax", penalty=0.01), "cv": 2, "random_state": 0}
     judged_by([0])
     start = IDDLClassifier(max_iter=0, **options).fit(X, y)
     judged_by(losses)  # of the start, of what was learned, of their average
-    model = IDDLClassifier(max_iter=3, **options).fit(X, y)
-    said = "held-out loss {} at the start, {} after 3 iterations, {} with both averaged; {} kept"
-    assert model.message_ == f"{said.format(*losses, kept)}; max_iter=3 reached"
-    assert all(one.startswith("max_iter=3 reached; size of") for one in model.stop_reasons_)
-    assert model.n_iter_ == (0 if kept == "the start is" else 3)
+    model = IDDLClassifier(max_iter=2, **options).fit(X, y)
+    said = "held-out loss {} at the start, {} after 2 iterations, {} with both averaged; {} kept"
+    assert model.message_ == f"{said.format(*losses, kept)}; max_iter=2 reached"
+    assert all(one.startswith("max_iter=2 reached; size of") for one in model.stop_reasons_)
+    assert model.n_iter_ == (0 if kept == "the start is" else 2)
     np.testing.assert_allclose(model.history_["held_out_loss"], losses[:2])
     if kept == "the start is":
         np.testing.assert_array_equal(model.atoms_, start.atoms_)
-    assert len(model.starts_) == (3 if kept == "both are" else 0)
+    assert len(model.starts_) == (2 if kept == "both are" else 0)
     if kept == "both are":
         alone = copy(model)
         alone.starts_ = []
@@ -202,7 +201,7 @@ def test_paper_preset(data):
     paper = IDDLClassifier.paper("V")
     assert paper.recipe.solver == "bcd"
     assert IDDLClassifier.paper("V", solver="joint").recipe.solver == "joint"
-    paper.set_params(n_atoms=6, max_iter=2, random_state=0)
+    paper.set_params(n_atoms=3, max_iter=1, random_state=0)
     assert paper.fit(X, y).score(X_test, y_test) > 0.6
     assert paper.loss_ == "ridge"
     assert not paper.models_[0].head[1].any()
@@ -290,7 +289,7 @@ def test_weights(data):
 
 def test_inside_other_tools(data):
     X, y, X_test, y_test = data
-    fast = IDDLClassifier(recipe=Recipe(loss="ridge"), **FAST | {"cv": None})
+    fast = IDDLClassifier(recipe=Recipe(loss="ridge"), **FAST | {"cv": None, "max_iter": 1})
     calibrated = CalibratedClassifierCV(fast, cv=2).fit(X, y)
     assert calibrated.predict_proba(X_test).shape == (60, 3)
     flat = make_pipeline(
@@ -393,7 +392,7 @@ def test_condition_of_1e12():
 
 
 def test_many_classes():
-    X, y = make_wishart_clusters(60, 4, 3, separation=20, random_state=0)
+    X, y = make_wishart_clusters(40, 4, 3, separation=20, random_state=0)
     classifier = IDDLClassifier(
         max_iter=1, cv=2, recipe=Recipe(loss="ridge", penalty=1e-3), random_state=0
     )
@@ -441,7 +440,7 @@ def test_the_loss_of_version_0_2_is_that_of_the_recipe():
 
 def test_a_loss_of_ones_own(data):
     X, y, _, _ = data
-    recipe = Recipe(init=X[:5], penalty=1e-2)
+    recipe = Recipe(init=X[:3], penalty=1)
     named, wide = (
         IDDLClassifier(recipe=replace(recipe, loss=loss), cv=None, max_iter=0).fit(X, y)
         for loss in ("hinge", HingeLoss(margin=2.0))
@@ -452,7 +451,7 @@ def test_a_loss_of_ones_own(data):
 
 def test_nothing_is_learned_where_nothing_is_wrong():
     X, y = make_wishart_clusters(2, 500, 3, separation=30, random_state=0)
-    plain = IDDLClassifier(cv=2, random_state=0)
+    plain = IDDLClassifier(4, cv=2, random_state=0)
     model = clone(plain).fit(X, y)
     assert model.n_iter_ == 0
     assert {one.atoms.shape[2] for one in model.models_} == {3}

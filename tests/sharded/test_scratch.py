@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 
@@ -11,51 +10,47 @@ import pytest
 
 pytest.importorskip("fcntl")
 
-BEGIN = "from divlearn.sharded.blocks import Stored; value = Stored([1, 2]); print(1, flush=True)\n"
+# All processes are forks of one, which has imported what they need.
+CODE = """
+import os, signal
+from pathlib import Path
+from divlearn.sharded.blocks import Stored
 
+def start():
+    (told, tell), (asked, ask) = os.pipe(), os.pipe()
+    process = os.fork()
+    if process:
+        assert os.read(told, 1) == b"1"  # the file exists
+        return process, ask
+    value = Stored([1, 2])
+    os.write(tell, b"1")
+    os.read(asked, 1)
+    for end in (os._exit, exit):  # a fork leaves files to its parent
+        child = os.fork()
+        if not child:
+            del value
+            end(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert value.load() == [1, 2]
+    exit()
 
-def start(folder, then):
-    process = subprocess.Popen(
-        [sys.executable, "-c", BEGIN + then],
-        env={**os.environ, "TMPDIR": str(folder)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert process.stdout.readline() == b"1\n"  # the file exists
-    return process
+def count():
+    return len(list(Path(os.environ["TMPDIR"]).glob("divlearn-*/*.pickle")))
 
-
-def count(folder):
-    return len(list(folder.glob("divlearn-*/*.pickle")))
+killed, alive = start(), start()
+assert count() == 2
+os.kill(killed[0], signal.SIGKILL)
+os.waitpid(killed[0], 0)
+assert count() == 2  # of the killed process, and of the other one
+next_one = start()
+assert count() == 2
+for process, ask in (next_one, alive):
+    os.write(ask, b"1")
+    assert os.waitpid(process, 0)[1] == 0
+"""
 
 
 def test_files_end_with_the_process_or_with_the_next_one(tmp_path):
-    killed = start(tmp_path, "input()")
-    alive = start(tmp_path, "input(); assert value.load() == [1, 2]")
-    assert count(tmp_path) == 2
-    killed.send_signal(signal.SIGKILL)
-    killed.communicate()
-    assert count(tmp_path) == 2  # of the killed process, and of the other one
-    next_one = start(tmp_path, "input()")
-    assert count(tmp_path) == 2
-    for process in (next_one, alive):
-        process.communicate(b"\n")
-        assert process.returncode == 0
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("end", ["os._exit(0)", "raise SystemExit"])
-def test_a_fork_leaves_files_to_its_parent(tmp_path, end):
-    then = f"""
-import os
-child = os.fork()
-if not child:
-    del value
-    {end}
-os.waitpid(child, 0)
-assert value.load() == [1, 2]
-"""
-    parent = start(tmp_path, then)
-    parent.communicate()
-    assert parent.returncode == 0
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", CODE], env=environment, check=True)
     assert not list(tmp_path.iterdir())

@@ -115,8 +115,10 @@ def _slopes_in_parameters(t: Array, alpha: Array, beta: Array, f_tt: Array) -> t
     common, tilt = t * _sinh_quotient(x / 2) / (rise + fall), t * (rise - fall) / (rise + fall) / 2
     log_alpha, log_beta = (1 - a) * common + tilt, tilt - a * common  # of m
     with np.errstate(all="ignore"):  # in the branches of `where` that are not used
-        up, down = (t * t * _chi(y) * f_tt for y in (x, -x))
-        curve_up, curve_down = (t**3 * _kappa(y) * f_tt for y in (x, -x))
+        both = np.stack([x, -x])
+        chi = _chi(both)
+        up, down = t * t * chi * f_tt
+        curve_up, curve_down = t**3 * _kappa(both, chi) * f_tt
     in_alphas, in_both = 2 * up * log_alpha - curve_up, 2 * up * log_beta - curve_up
     return -up, down, in_alphas, in_both, -curve_down - 2 * down * log_beta
 
