@@ -434,9 +434,9 @@ def test_files_without_a_digest(model, content, tmp_path):
 @pytest.mark.parametrize("machine", MACHINES, ids=str)
 def test_support_vector_machines_of_wrong_sizes(tmp_path, machine):
     """Compiled code would read past the end of their arrays."""
-    X = np.random.default_rng(0).standard_normal((12, 12))
+    X = np.random.default_rng(0).standard_normal((9, 9))
     path, outcomes = tmp_path / "model", []
-    save(machine.fit(X, np.arange(12) % 4), path)
+    save(machine.fit(X, np.arange(9) % 3), path)
     np.testing.assert_array_equal(load(path).predict(X), machine.predict(X))
     content = path.read_bytes()
     state = json.loads(members_of(content)["model.json"])["model"]["state"]
