@@ -41,7 +41,7 @@ def plane_values() -> np.ndarray:
 
 
 @cache
-def every_section(word: str = "word", n_rows: int = 8, n_matrices: int = 70) -> Page:
+def every_section(word: str = "word", n_rows: int = 8, n_matrices: int = 30) -> Page:
     """A page of every section; `word` stands wherever a text can."""
     rng = np.random.default_rng(0)
     rows = [[f"{word} {i}", SCORES[i % len(SCORES)], i] for i in range(n_rows)]
@@ -134,9 +134,9 @@ def which_page() -> Page:
 
 @cache
 def large_page() -> Page:
-    """500 matrices of 30 rows, 100 classes, and tables of 5,000 matrices."""
+    """100 matrices of 30 rows, 100 classes, and tables of 2,000 matrices."""
     rng = np.random.default_rng(0)
-    n, grid = 5_000, np.linspace(0, 2, 33)
+    n, grid = 2_000, np.linspace(0, 2, 33)
     classes = [f"class {i}" for i in range(100)]
     codes = rng.integers(100, size=(4, n))
     truth, *predicted = (
@@ -146,7 +146,7 @@ def large_page() -> Page:
     points = 2 * rng.random((1500, 2))
     return Page(
         "large",
-        "A page of 5,000 matrices.",
+        "A page of 2,000 matrices.",
         [
             plane_section(
                 "plane",
@@ -159,10 +159,10 @@ def large_page() -> Page:
             curves_section("curves", {f"model {i}": rng.random(200) for i in range(4)}, "x", "y"),
             matrices_section(
                 "matrices",
-                spd(500, 30),
-                rng.random(500),
-                [f"atom {i}" for i in range(500)],
-                ["(0.51, 1.24)"] * 500,
+                spd(100, 30),
+                rng.random(100),
+                [f"atom {i}" for i in range(100)],
+                ["(0.51, 1.24)"] * 100,
             ),
             confusion_section("confusion", classes, {"IDDL": rng.integers(5, size=(100, 100))}),
             table_section(

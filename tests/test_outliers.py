@@ -39,7 +39,7 @@ def test_the_mean_of_numbers_is_their_median():
     np.testing.assert_allclose(found.mean_, np.median(values), rtol=1e-2)
 
 
-@pytest.mark.parametrize(("n", "repeats"), [(21, 20), (81, 6)])
+@pytest.mark.parametrize(("n", "repeats"), [(21, 12), (81, 4)])
 def test_numbers_far_from_their_median_are_found(n, repeats):
     """The median is one of the numbers, whose log-divergence from it is far below all others."""
     found = []
@@ -162,7 +162,7 @@ def test_online_and_batch_agree_in_the_long_run():
 def test_a_start_with_few_matrices_is_made_up_for(n_first):
     """However little they differ by chance: matrices that are ignored would teach nothing."""
     rejected = []
-    for seed in range(3):
+    for seed in range(2):
         X, is_artifact = simulate(seed, 0.1, n=120, d=4)
         order = np.r_[np.arange(20, 120), np.arange(20)]  # begin with clean ones
         X, is_artifact = X[order], is_artifact[order]

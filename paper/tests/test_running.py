@@ -1,15 +1,15 @@
 """The file of results and the program: killed, interrupted, damaged, in parallel, merged."""
 
-import os
 import re
+import runpy
 import signal
-import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+from forked import in_a_fork
 
 from paper import __main__ as program
 from paper.cells import Cell, compute, merge_results, read_results, record
@@ -18,22 +18,10 @@ from paper.experiments import EXPERIMENTS, gradient_time
 from paper.tests.squares import cells
 from paper.tests.tiny import DATA, TINY
 
-ROOT = Path(__file__).parents[2]
-
 
 def squares(path: Path, some: list[Cell]) -> list:
     found = [record(read_results(path), cell) for cell in some]
     return [None if one is None else one["square"] for one in found]
-
-
-def run(stop: str, path: Path, log: Path, jobs: int = 1) -> subprocess.CompletedProcess:
-    """Compute cells in a process of its own, which one of them ends."""
-    code = (
-        "import sys; from pathlib import Path; from paper.cells import compute; "
-        "from paper.tests.squares import cells; "
-        f"compute(cells(Path({str(log)!r}), {stop!r}), {{}}, Path({str(path)!r}), {jobs})"
-    )
-    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
 
 
 # --- the file -------------------------------------------------------------------------------------
@@ -122,7 +110,7 @@ def test_files_of_several_machines_are_merged(path, tmp_path):
 
 
 def test_a_kill_loses_one_cell(path, log):
-    assert run("kill", path, log).returncode == -signal.SIGKILL
+    assert in_a_fork(compute, cells(log, "kill"), {}, path) == -signal.SIGKILL
     assert log.read_text().split() == list("012")
     assert squares(path, cells()) == [0, 1, None, None, None]
     compute(cells(log), {}, path)
@@ -130,12 +118,10 @@ def test_a_kill_loses_one_cell(path, log):
     assert squares(path, cells()) == [0, 1, 4, 9, 16]
 
 
-def test_ctrl_c_keeps_no_outcome_of_an_interrupted_fit(path, log):
-    ended = run("ctrl-c", path, log)
-    assert ended.returncode == 130
-    assert "repeat the command to resume" in ended.stderr
+def test_ctrl_c_keeps_no_outcome_of_an_interrupted_fit(path, log, capfd):
+    assert in_a_fork(compute, cells(log, "ctrl-c"), {}, path) == 130
+    assert "repeat the command to resume" in capfd.readouterr().err
     assert squares(path, cells()) == [0, 1, None, None, None]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_failing_cell_does_not_stop_the_others(path):
@@ -246,11 +232,10 @@ def test_packed_data_is_enough(paper):
 
 
 def test_pictures_lie_beside_the_text(paper):
-    assert paper("gradient-time", "cluster-convergence", "--docs", "docs/found.md")[0] == 0
+    assert paper("gradient-time", "--docs", "docs/found.md")[0] == 0
     text = Path("docs/found.md").read_text()
-    for name in ("gradient-time", "cluster-convergence"):
-        assert f"(found/{name}.png)" in text
-        assert Path(f"docs/found/{name}.png").stat().st_size > 1000
+    assert "(found/gradient-time.png)" in text
+    assert Path("docs/found/gradient-time.png").stat().st_size > 1000
 
 
 def test_all_experiments_without_data(paper):
@@ -287,10 +272,12 @@ def test_wrong_options(arguments, message, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_it_runs_from_the_repository_root(tmp_path):
-    command = [sys.executable, "-m", "paper", "heat-map", "--cached", "--docs", "results.md"]
-    environment = os.environ | {"DIVLEARN_DATA": "", "PYTHONPATH": str(ROOT)}
-    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert ended.returncode == 0
-    assert "## Accuracy over the (alpha, beta) plane" in ended.stdout
-    assert (tmp_path / "results.md").is_file()
+def test_it_runs_as_a_program(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DIVLEARN_DATA", "")
+    monkeypatch.setattr(sys, "argv", ["paper", "heat-map", "--cached", "--docs", "results.md"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(program.__file__, run_name="__main__")
+    assert not ended.value.code
+    assert "## Accuracy over the (alpha, beta) plane" in capsys.readouterr().out
+    assert Path("results.md").is_file()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
-import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from interrupting import press_ctrl_c, stop_at
 
 from divlearn import load
 from divlearn.cli import main
+from divlearn.cli.output import Bars
 from divlearn.datasets import make_wishart_clusters
 from divlearn.fitting.progress import listen
 from divlearn.threads import one_thread
@@ -114,34 +114,25 @@ def test_nothing_but_a_checkpoint(interrupt):
 
 # ------------------------------------------------------------------ bars
 
-# Ctrl-C is pressed by the bars themselves, as soon as they know of the first divergence.
-ON_A_TERMINAL = """
-import signal, sys
-from divlearn.cli import main
-from divlearn.cli.output import Bars
-show = Bars.__call__
-def show_and_press(*told):
-    show(*told)
-    signal.raise_signal(signal.SIGINT)
-Bars.__call__ = show_and_press
-sys.exit(main(["which", "data.npz"]))
-"""
-
 
 def test_bars_on_a_terminal():
+    """Ctrl-C is pressed by the bars themselves, as soon as they know of the first divergence."""
     pty = pytest.importorskip("pty", reason="there are no terminals of this kind here")
     ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-c", ON_A_TERMINAL],
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        text=True,
-        env=os.environ | {"TERM": "xterm", "COLUMNS": "150"},
-    ) as process:
-        os.close(theirs)
-        shown = read_all(ours)
-        assert process.stdout.read() == ""
-    assert process.returncode == 130
+    show = Bars.__call__
+
+    def show_and_press(*told):
+        show(*told)
+        press_ctrl_c()
+
+    with (
+        open(theirs, "w") as terminal,
+        redirect_stderr(terminal),
+        patch.dict(os.environ, TERM="xterm", COLUMNS="150"),
+        patch.object(Bars, "__call__", show_and_press),
+    ):
+        assert main(["which", "data.npz"]) == 130
+    shown = read_all(ours)
     assert "0 of 5 divergences of means" in shown
     assert shown.endswith("divlearn: interrupted; nothing is kept\r\n")
 

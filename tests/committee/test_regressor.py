@@ -51,12 +51,12 @@ def weights():
 
 @pytest.fixture(scope="module")
 def fitted(data):
-    return SPDRegressor(random_state=0).fit(*data[:2])
+    return SPDRegressor(cv=3, random_state=0).fit(*data[:2])
 
 
 @pytest.fixture(scope="module")
 def quick(data):
-    return SPDRegressor(QUICK, random_state=0).fit(*data[:2])
+    return SPDRegressor(QUICK, cv=3, random_state=0).fit(*data[:2])
 
 
 # members beside scikit-learn's
@@ -181,7 +181,7 @@ def test_members_are_mixed_by_their_weights(fitted):
 
 def test_units_of_numbers_do_not_matter(data, quick):
     X, y, X_test, _ = data
-    other = SPDRegressor(QUICK, random_state=0).fit(X, 1e-9 * y - 3)
+    other = SPDRegressor(QUICK, cv=3, random_state=0).fit(X, 1e-9 * y - 3)
     np.testing.assert_allclose(other.predict(X_test), 1e-9 * quick.predict(X_test) - 3, rtol=1e-9)
     assert other.oof_r2_["average"] == pytest.approx(quick.oof_r2_["average"], rel=1e-5)
     assert other.oof_mae_["average"] == pytest.approx(1e-9 * quick.oof_mae_["average"], rel=1e-5)
@@ -191,7 +191,7 @@ def test_only_ratios_of_weights_matter(data, weights):
     X, y, X_test, _ = data
     zero = np.where(np.arange(60) % 7, weights, 0)
     plain, scaled = (
-        SPDRegressor(QUICK, random_state=0).fit(X, y, sample_weight=scale * zero)
+        SPDRegressor(QUICK, cv=3, random_state=0).fit(X, y, sample_weight=scale * zero)
         for scale in (1.0, 2.0**20)
     )
     np.testing.assert_array_equal(scaled.predict(X_test), plain.predict(X_test))
@@ -214,7 +214,7 @@ def test_groups_keep_together():
 
 def test_nothing_is_found_where_there_is_nothing(data):
     noise = np.random.default_rng(0).standard_normal(60)
-    model = SPDRegressor(QUICK, random_state=0).fit(data[0], noise)
+    model = SPDRegressor(QUICK, cv=3, random_state=0).fit(data[0], noise)
     assert max(model.oof_r2_.values()) < 0.05
 
 
@@ -243,7 +243,7 @@ def test_it_says_what_it_weighs(data, fitted, capsys):
 
 def test_seeds_files_and_tools(data, fitted, quick, tmp_path):
     X, y, X_test, _ = data
-    again = SPDRegressor(QUICK, random_state=0).fit(X, y)
+    again = SPDRegressor(QUICK, cv=3, random_state=0).fit(X, y)
     np.testing.assert_array_equal(again.predict(X_test), quick.predict(X_test))
     expected = fitted.predict(X_test)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(X_test), expected)
@@ -252,11 +252,11 @@ def test_seeds_files_and_tools(data, fitted, quick, tmp_path):
     np.testing.assert_array_equal(again.predict(X_test), expected)
     assert again.oof_mae_ == fitted.oof_mae_
     sizes = np.linalg.slogdet(X)[1]  # which are linear in logarithms
-    assert cross_val_score(SPDRegressor(QUICK, random_state=0), X, sizes, cv=3).mean() > 0.9
+    assert cross_val_score(SPDRegressor(QUICK, cv=3, random_state=0), X, sizes, cv=3).mean() > 0.9
 
 
 def test_constant_numbers_are_predicted(data):
-    model = SPDRegressor(QUICK, random_state=0).fit(data[0], np.full(60, 0.1))
+    model = SPDRegressor(QUICK, cv=3, random_state=0).fit(data[0], np.full(60, 0.1))
     np.testing.assert_allclose(model.predict(data[2]), 0.1)
 
 
@@ -301,7 +301,7 @@ def test_bad_data(data):
 @pytest.mark.parametrize("n_matrices", [2, 3, 5])
 def test_few_matrices(data, n_matrices):
     X, y, X_test, _ = data
-    model = SPDRegressor(QUICK, random_state=0).fit(X[:n_matrices], y[:n_matrices])
+    model = SPDRegressor(QUICK, cv=3, random_state=0).fit(X[:n_matrices], y[:n_matrices])
     assert np.isfinite(model.predict(X_test)).all()
 
 
@@ -334,7 +334,7 @@ def test_equal_members_have_equal_weights():
 def test_the_unit_of_numbers_does_not_matter(data, quick, power):
     """Squares of such numbers underflow or overflow."""
     X, y, new, _ = data
-    usual, scaled = quick, SPDRegressor(QUICK, random_state=0).fit(X, y * 2.0**power)
+    usual, scaled = quick, SPDRegressor(QUICK, cv=3, random_state=0).fit(X, y * 2.0**power)
     assert scaled.oof_r2_ == usual.oof_r2_
     np.testing.assert_allclose(scaled.predict(new) / 2.0**power, usual.predict(new), rtol=1e-5)
 

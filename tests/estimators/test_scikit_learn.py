@@ -82,18 +82,27 @@ DRAWING = (
     "LogEuclideanKMeans",
     "ABMixture",
 )
-# Checks of how rows are validated, which end at the stand-in; read-only labels remain where rows
-# are of single precision.
+# Checks of how rows are validated, which end at the stand-in, and those of which another does all
+# again: with rows of single precision and read-only labels.
 OF_ROWS = {
+    "check_classifiers_train",
     "check_classifiers_train, readonly_memmap=True",
+    "check_regressors_train",
     "check_regressors_train, readonly_memmap=True",
+    "check_transformer_data_not_an_array",
+    "check_transformer_general, readonly_memmap=True",
     "check_readonly_memmap_input",
     "check_f_contiguous_array_estimator",
     "check_dtype_object",
     "check_complex_data",
+    "check_estimators_dtypes",
     "check_estimators_nan_inf",
     "check_estimator_sparse_array",
     "check_estimator_sparse_matrix",
+    "check_fit2d_predict1d",
+    "check_n_features_in",
+    "check_n_features_in_after_fitting",
+    "check_positive_only_tag_during_fit",
 }
 
 

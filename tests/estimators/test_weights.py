@@ -17,7 +17,7 @@ from divlearn.iddl import Recipe
 from divlearn.sharded import open_shards
 from divlearn.weights import check_weights
 
-X, Y = make_wishart_clusters(3, 10, 2, separation=1.5, random_state=0)
+X, Y = make_wishart_clusters(3, 6, 2, separation=1.5, random_state=0)
 WEIGHTS = np.random.default_rng(0).uniform(0.2, 3, len(X)) * (np.arange(len(X)) % 9 > 0)
 SCALE = 2.0**20  # which changes no bit of a number but its exponent
 MODELS = ESTIMATORS | {
@@ -25,7 +25,7 @@ MODELS = ESTIMATORS | {
     "SPDClassifier": divlearn.SPDClassifier(cv=2, **SEED),  # with all members
     "ABKMeans, likelihood": divlearn.ABKMeans(2, "likelihood", n_init=1, max_iter=1, **SEED),
     "ABKMeans, paper": divlearn.ABKMeans.paper(2).set_params(max_iter=1, **SEED),
-    "ABMixture, learned": divlearn.ABMixture(2, share="none", max_iter=1, **SEED),
+    "ABMixture, learned": divlearn.ABMixture(1, max_iter=1, **SEED),
     "DivergenceKNN(4)": divlearn.DivergenceKNN(4),
     "DivergenceMDM, choose": divlearn.DivergenceMDM("choose", cv=2, **SEED),
     "DivergenceMDM, field": divlearn.DivergenceMDM(["airm", "burg"], filtering=True),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
+import signal
+from unittest.mock import patch
 
 import numpy as np
 import pytest
+from forked import in_a_fork
 from resuming import Killed, comparable, writes
 from same import assert_same
 from sklearn.base import clone
@@ -17,42 +18,35 @@ from divlearn import ABKMeans, load, resumable
 from divlearn.cli import main
 from divlearn.datasets import make_wishart_clusters
 
-# Dies without a chance to clean up when files are brought to the disk for the nth time: a file in
-# the middle of being written at odd times, the folder it has got its name in at even ones.
-KILLED = """
-import os, signal, sys
-from divlearn import resumable
-from test_checkpoint_kill import MODEL, X
-fsync = os.fsync
-def last_fsync(handle):
-    global left
-    left -= 1
-    if not left:
-        os.kill(os.getpid(), signal.SIGKILL)
-    fsync(handle)
-os.fsync = last_fsync
-for left in (4, 5):
-    child = os.fork()
-    if not child:
-        with resumable(sys.argv[1]):
-            MODEL.fit(X)
-        os._exit(0)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    print(code == -signal.SIGKILL, *sorted(os.listdir(os.path.dirname(sys.argv[1]))))
-"""
 MODEL = ABKMeans(3, n_init=6, random_state=0)
 X, _ = make_wishart_clusters(2, 10, 2, separation=2, random_state=0)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no kill -9 here")
+def fit_and_die(path, n_syncs):
+    """Die without a chance to clean up when files are brought to the disk for the nth time.
+
+    That is a file in the middle of being written at odd times, the folder it has got its name in
+    at even ones.
+    """
+    left, fsync = n_syncs, os.fsync
+
+    def last_fsync(handle):
+        nonlocal left
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        fsync(handle)
+
+    with patch("os.fsync", last_fsync), resumable(path):
+        clone(MODEL).fit(X)
+
+
 def test_kill_9(tmp_path):
     work = tmp_path / "fit"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", KILLED, str(work)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    first, second = done.stdout.splitlines()
-    assert first == "True fit"
-    assert re.fullmatch(r"True \.fit\.\S+\.part fit", second)
+    assert in_a_fork(fit_and_die, work, 4) == -signal.SIGKILL
+    assert os.listdir(tmp_path) == ["fit"]
+    assert in_a_fork(fit_and_die, work, 5) == -signal.SIGKILL
+    assert re.fullmatch(r"\.fit\.\S+\.part fit", " ".join(sorted(os.listdir(tmp_path))))
     with writes() as starts_left, resumable(work):
         resumed = clone(MODEL).fit(X)
     assert_same(comparable(resumed), comparable(clone(MODEL).fit(X)))

@@ -25,7 +25,7 @@ from divlearn.judge import evaluate, plane_map
 from divlearn.report.fitted import map_training_data
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_every_class_trains_and_groups_stay_whole(data):
     n = data.draw(st.integers(4, 40))

@@ -27,7 +27,10 @@ MODELS = {
     "embedded": (DivergenceKernel("log-euclidean", scale=1.0), "transform"),
     "neighbours": (DivergenceKNN(5, (0.2, 0.7), "distance"), "predict_proba"),
     "nearest": (NearestClassifier(random_state=0), "predict_proba"),
-    "iddl": (IDDLClassifier(divergence="airm", max_iter=1, random_state=0), "predict_proba"),
+    "iddl": (
+        IDDLClassifier(3, divergence="airm", max_iter=1, cv=2, random_state=0),
+        "predict_proba",
+    ),
 }
 
 

@@ -85,7 +85,7 @@ def test_few_groups_cannot_be_significant_and_the_summary_says_so():
     assert found.p_chance == pytest.approx(2 / 2**5)
     assert "With so few groups p is 0.062 or more; pass more of them." in found.summary()
     assert "With so few" not in evaluate(X, y, CLASSIFIERS).summary()
-    grid = {"alphas": [0], "betas": [0]}
+    grid = {"cv": 2, "alphas": [0], "betas": [0]}
     answer = which_divergence(X, y, groups=groups, **grid)
     assert answer.p_chance == answer.p_least == pytest.approx(3 / 2**5)
     assert "With so few groups p is 0.094 or more; pass more of them." in answer.summary()

@@ -134,7 +134,7 @@ def test_recommends_the_rule_and_divergence_of_the_highest_accuracy():
 def test_means_are_preferred_where_neighbours_are_noisy():
     """Matrices of few samples: the likelihood is that of the Burg divergence to the mean."""
     X, y = make_wishart_clusters(4, 40, 6, dof=7, separation=3, random_state=0)
-    answer = which_divergence(X, y, alphas=[0, 1], betas=[0, 1], random_state=0)
+    answer = which_divergence(X, y, cv=3, alphas=[0, 1], betas=[0, 1], random_state=0)
     assert answer.rule == "nearest mean"
     assert answer.rules["nearest neighbour"].p_value < 0.05
     assert answer.summary().startswith("Use the nearest mean in burg: ")
@@ -177,7 +177,7 @@ def test_blocks_do_not_show(request):
 
 def test_separated_classes_need_no_learning():
     X, y = make_wishart_clusters(3, 30, 3, separation=30, random_state=0)
-    answer = which_divergence(X, y, random_state=0)
+    answer = which_divergence(X, y, cv=2, random_state=0)
     assert answer.criterion == "accuracy"
     assert answer.map.shape == (17, 17)
     assert answer.score > 0.95
@@ -193,7 +193,8 @@ def test_learning_is_recommended_where_it_helps():
     y, noise = variant % 2, 3 * rng.standard_t(1.5, (5, 300)).clip(-9, 9)
     logs = np.column_stack([*noise, rng.normal(-1.5 * variant, 0.12)])
     X = np.exp(logs)[:, :, None] * np.eye(6)
-    answer = which_divergence(X, y, alphas=[0, 1, 4, 8], betas=[0, 1, 4, 8], random_state=0)
+    grid = {"alphas": [0, 1, 4, 8], "betas": [0, 1, 4, 8]}
+    answer = which_divergence(X, y, cv=3, random_state=0, **grid)
     assert all(row.beaten for row in answer.named.values())
     point = f"({answer.best[0]:g}, {answer.best[1]:g})"
     assert answer.rule == "learned nearest neighbour"
@@ -206,7 +207,7 @@ def test_learning_is_recommended_where_it_helps():
 def test_permuted_labels_mean_nothing():
     X, y = overlapping(90)
     shuffled = np.random.default_rng(3).permutation(y)
-    answer = which_divergence(X, shuffled, alphas=ALPHAS, betas=BETAS, random_state=0)
+    answer = which_divergence(X, shuffled, cv=3, alphas=ALPHAS, betas=BETAS, random_state=0)
     assert answer.summary().startswith(
         "No divergence separates these classes significantly better than chance"
     )
@@ -220,7 +221,8 @@ def test_nothing_is_recommended_without_signal(n_groups):
     rng = np.random.default_rng(8)
     X, y = wishart(rng, 60, 2), rng.permutation(np.arange(60) < 12)
     groups = None if n_groups is None else np.arange(60) % n_groups
-    answer = which_divergence(X, y, groups=groups, alphas=[0], betas=[0], random_state=0)
+    options = {"cv": 3, "alphas": [0], "betas": [0], "random_state": 0}
+    answer = which_divergence(X, y, groups=groups, **options)
     assert answer.measure == "balanced accuracy"
     assert answer.p_chance > 0.05
     assert answer.summary().startswith("No divergence separates these classes")
@@ -324,7 +326,7 @@ def test_of_many_matrices_some_are_judged_by_neighbours_and_means_of_all(monkeyp
     some, judged = plane.judge_neighbors(*given, plane.draw_judged(y), engine)
     assert_array_equal(np.bincount(y[judged]), np.ceil(np.bincount(y) * 20 / 55))
     assert_array_equal(some, every[:, :, judged])
-    answer = which_divergence(X, y, random_state=0)
+    answer = which_divergence(X, y, cv=2, random_state=0)
     said = "all 22 matrices were judged, drawn from 55, by neighbours and means of all"
     assert answer.n_matrices == 22
     assert answer.message == said

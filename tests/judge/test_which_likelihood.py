@@ -17,7 +17,7 @@ from divlearn.report import PlaneDisplay
 
 @cache
 def of_one_cluster(make):
-    X, _ = make(1, 800, 3, random_state=2)
+    X, _ = make(1, 400, 3, random_state=2)
     grid = [0.0, 0.5, 1.0]
     return which_divergence(X, alphas=grid, betas=grid)
 
@@ -64,7 +64,7 @@ def test_picture(tmp_path):
 
 def test_likelihood_prefers_a_member_without_name():
     """Wishart matrices to the power 1/3: D^(0, 1) of X^3 is 9 D^(0, 3) of X."""
-    X, _ = make_wishart_clusters(1, 1500, 2, condition=1, random_state=0)
+    X, _ = make_wishart_clusters(1, 800, 2, condition=1, random_state=0)
     values, vectors = np.linalg.eigh(X)
     X = (vectors * values[:, None] ** (1 / 3)) @ vectors.mT
     answer = which_divergence(X, alphas=[0, 1], betas=[0, 1])

@@ -119,10 +119,10 @@ def test_every_figure_has_its_data_its_method_and_a_text():
     assert len(content["figures"]) == sum(len(section.charts) for section in charted)
 
 
-def test_a_page_of_500_atoms_and_5000_matrices_is_small():
+def test_a_page_of_100_atoms_and_2000_matrices_is_small():
     large = large_page()
-    assert len(html_of(large).encode()) < 4.6e6
-    assert large.sections[-1].content["n_rows"] > 3000
+    assert len(html_of(large).encode()) < 2.75e6
+    assert large.sections[-1].content["n_rows"] > 1200
 
 
 # --- what cannot break it
@@ -154,13 +154,13 @@ def test_half_letters_do_not_stop_a_report(tmp_path):
     assert r"sentence \ud800" in path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("sign", "\u202e\u2066\u200f\x1b\x9b")
-def test_no_name_changes_the_direction_of_text(sign):
-    page = html_of(every_section(f"a{sign}b", n_rows=120))
+def test_no_name_changes_the_direction_of_text():
+    signs = "\u202e\u2066\u200f\x1b\x9b"
+    page = html_of(every_section(f"a{signs}b", n_rows=120))
     rest = next(t for t in Outline(page).texts["script"] if t.startswith("H4sI"))
     for text in (page, unpack(rest), *map(str, read_figures(page).values())):
-        assert sign not in text
-    assert f"sentence a{ascii(sign)[1:-1]}b" in page
+        assert not set(signs) & set(text)
+    assert f"sentence a{ascii(signs)[1:-1]}b" in page
 
 
 words = st.text('a<&"\\\n\x00\u2028\ud800\U0001f600')  # a table of all letters takes seconds

@@ -52,7 +52,12 @@ class Reader:
     def __init__(self, folder: Path) -> None:
         options = webdriver.ChromeOptions()
         options.binary_location = BROWSER
-        for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
+        for argument in (
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+        ):
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         self.folder = folder
@@ -318,8 +323,8 @@ def test_pointing_at_the_confusion_matrix_shows_counts(reader):
 
 def test_pointing_at_a_matrix_shows_its_entry(reader):
     reader.show_every_section()
-    uses = np.random.default_rng(0).random(70)
-    matrix = spd(70, 4)[int(uses.argmax())]
+    uses = np.random.default_rng(0).random(30)
+    matrix = spd(30, 4)[int(uses.argmax())]
     deviations = np.sqrt(np.diag(matrix))
     correlation = f"{matrix[2, 1] / deviations[2] / deviations[1]:.2f}"
     assert reader.point_at("matrices", 1, 2, "correlation") == (
@@ -335,10 +340,10 @@ def test_six_matrices_are_shown_and_the_others_unfold(reader):
     tiles = "return document.querySelectorAll('.plot.matrices .heatmaplayer image').length"
     assert reader.script(tiles) == 6
     reader.every_section_shown = False
-    assert reader.texts("details summary") == ["64 more"]
+    assert reader.texts("details summary") == ["24 more"]
     reader.find("details summary").click()
     reader.look_at_all()
-    assert reader.script(tiles) == 70
+    assert reader.script(tiles) == 30
 
 
 def test_a_classifier_is_one_click_from_its_confusion_matrix(reader):
@@ -510,14 +515,17 @@ def test_paper_has_headings_of_tables_and_figures_that_fit(reader):
     reader.tell("Emulation.setEmulatedMedia", {"media": ""})
 
 
-@pytest.mark.parametrize("names", [[f"material {k}" for k in range(30)], ["rest", 120 * "W"]])
-def test_a_wide_table_fits_on_paper(reader, names):
-    rows = [[names[-1], *range(k, k + len(names))] for k in range(5)]
-    reader.open(Page("wide", "Wide.", [table_section("Classes", ["cluster", *names], rows)]))
+def test_wide_tables_fit_on_paper(reader):
+    tables = [
+        table_section("Classes", ["cluster", *names], [[names[-1], *range(len(names))]])
+        for names in ([f"material {k}" for k in range(30)], ["rest", 120 * "W"])
+    ]
+    reader.open(Page("wide", "Wide.", tables))
     reader.resize(PAPER)
     reader.tell("Emulation.setEmulatedMedia", {"media": "print"})
-    box = reader.find(".box")
-    assert reader.script("return arguments[0].scrollWidth <= arguments[0].clientWidth", box)
+    boxes = reader.driver.find_elements(By.CSS_SELECTOR, ".box")
+    fits = "return arguments[0].scrollWidth <= arguments[0].clientWidth"
+    assert [reader.script(fits, box) for box in boxes] == [True, True]
     reader.tell("Emulation.setEmulatedMedia", {"media": ""})
 
 

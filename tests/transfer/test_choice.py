@@ -27,8 +27,8 @@ def simulate(gains=0.0, stretches=0.0):
     Logarithms of the matrices are normal around +C or -C, times a factor of the subject.
     """
     rng = np.random.default_rng(0)
-    groups, y = np.repeat(np.arange(8), 30), np.arange(240) % 2
-    noise = rng.normal(size=(240, 3, 3))
+    groups, y = np.repeat(np.arange(8), 20), np.arange(160) % 2
+    noise = rng.normal(size=(160, 3, 3))
     center = np.diag([0.8, -0.8, 0.0])
     logarithms = (2 * y - 1)[:, None, None] * center + 0.4 * (noise + noise.swapaxes(1, 2))
     factors = np.exp(stretches * np.linspace(-1, 1, 8))[groups]
@@ -79,7 +79,7 @@ def test_choose_leaves_groups_alone_whose_classes_differ_in_frequency():
     """Without a shift, means of groups differ by the frequencies of classes only."""
     X, y, groups = simulate()
     y, rng = y.astype(bool), np.random.default_rng(0)
-    kept = rng.uniform(size=240) < np.where(y, np.linspace(0.1, 1, 8)[groups], 1)
+    kept = rng.uniform(size=160) < np.where(y, np.linspace(0.1, 1, 8)[groups], 1)
     model = Recenter("choose")
     np.testing.assert_array_equal(model.fit_transform(X[kept], y[kept], groups[kept]), X[kept])
     assert model.chosen_ == "none"
@@ -89,7 +89,7 @@ def test_choose_leaves_alone_what_cannot_be_judged():
     """With one group per class, every fold would train without a class."""
     X, y, _ = simulate()
     assert Recenter("choose").fit(X, y, y).chosen_ == "none"
-    assert Recenter("choose").fit(X, y, y * (np.arange(240) < 120)).chosen_ == "none"
+    assert Recenter("choose").fit(X, y, y * (np.arange(160) < 80)).chosen_ == "none"
 
 
 def differing():
@@ -183,7 +183,7 @@ def test_choose_needs_labels_and_groups():
     ):
         Recenter("choose").fit(X, y)
     with pytest.raises(ValueError, match=r"\"choose\" got 1 group, must have >= 2"):
-        Recenter("choose").fit(X, y, np.zeros(240))
+        Recenter("choose").fit(X, y, np.zeros(160))
     with pytest.raises(ValueError, match="requires y to be passed"):
         Recenter("choose").fit(X, groups=groups)
 

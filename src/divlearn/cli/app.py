@@ -55,9 +55,9 @@ def _version_option(
     pass
 
 
-def run(argv: Sequence[str] | None = None) -> int:
-    """Run the program on arguments, by default `sys.argv`; return the exit code."""
-    escape_unknown(sys.stdout)
+@functools.cache
+def _program() -> Callable[[Sequence[str] | None], object]:
+    """Return the function of arguments that calls a command; it ends by SystemExit."""
     app = typer.Typer(
         name="divlearn",
         help=_HELP,
@@ -70,12 +70,18 @@ def run(argv: Sequence[str] | None = None) -> int:
     app.callback()(_version_option)
     for command in _COMMANDS:
         app.command()(_handle_ctrl_c(command))
+    return typer.main.get_command(app)
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run the program on arguments, by default `sys.argv`; return the exit code."""
+    escape_unknown(sys.stdout)
     try:
         # Errors of writing to files name these files, other errors of writing name the output.
         with naming_full_disk(_OUTPUT), warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: _print_error(_describe(message))
             try:
-                app(argv)
+                _program()(argv)
             finally:
                 sys.stdout.flush()
     except SystemExit as end:

@@ -212,10 +212,8 @@ def matrices_section(
     heading = ["matrix", "share", *(f"deviation {k}" for k in range(stack.shape[-1])), *pairs]
     deviations = np.sqrt(np.diagonal(stack, axis1=1, axis2=2))
     values = np.round(correlations(stack)[:, i, j], _DECIMALS)
-    rows = [
-        (names[k], *row)
-        for k, row in zip(order, np.column_stack([shares, deviations, values]), strict=True)
-    ]
+    numbers = np.column_stack([shares, deviations, values]).tolist()
+    rows = [(names[k], *row) for k, row in zip(order, numbers, strict=True)]
     content = {"more": f"{len(stack) - _TILES} more", "count": n_rows}
     return Section("matrices", title, content, note, charts, [heading, *rows])
 

@@ -140,12 +140,8 @@ def plain(value: Any, *, exact: bool = False) -> Any:
 
     NaN and infinity become None.
     """
-    if isinstance(value, np.ndarray | np.generic):
+    if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
-    if isinstance(value, Mapping):
-        return {str(key): plain(item, exact=exact) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item, exact=exact) for item in value]
     if isinstance(value, float):
         if not math.isfinite(value):
             return None
@@ -154,6 +150,10 @@ def plain(value: Any, *, exact: bool = False) -> Any:
         return value if exact else harmless(value, keep="\r\n")
     if value is None or isinstance(value, int):
         return value
+    if isinstance(value, (list, tuple)):
+        return [plain(item, exact=exact) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): plain(item, exact=exact) for key, item in value.items()}
     raise TypeError(f"{value!r} of type {type(value).__name__} has no place in a report")
 
 
