@@ -357,7 +357,7 @@ def test_features_are_divergences_to_atoms():
         divlearn.TangentClassifier("logistic", random_state=0),
         divlearn.LogEuclideanSVM(random_state=0),
         divlearn.LEML(20, 0.3, max_iter=2, random_state=0),
-        divlearn.KernelLLC(random_state=0),
+        divlearn.KernelLLC(6, bandwidth=0.5, n_neighbors=3, random_state=0),
         divlearn.DivergenceKernelClassifier(random_state=0),
         divlearn.IDDLClassifier(4, max_iter=2, cv=2, random_state=0),
         divlearn.SPDClassifier(("tangent lda", "nearest mean"), cv=3, random_state=0),

@@ -32,7 +32,7 @@ def test_tables_of_pyriemann(name, squared):
     np.testing.assert_allclose(triangle, upper + upper.T, rtol=1e-10)
 
 
-@pytest.mark.parametrize("n_rows", [1, 3, 100])
+@pytest.mark.parametrize("n_rows", [1, 100])
 def test_any_order_of_pairs(monkeypatch, n_rows):
     monkeypatch.setattr("divlearn.divergence.pairs._FIRST_PRODUCTS", n_rows * 12 * 3**3)
     rng = np.random.default_rng(1)
@@ -90,12 +90,12 @@ def count_divergences(monkeypatch, X, Y, pairs):
 
 
 def test_pairs_at_random_compute_no_tables(monkeypatch):
-    X, rng = wishart(np.random.default_rng(5), 1500, 2), np.random.default_rng(6)
+    X, rng = wishart(np.random.default_rng(5), 500, 2), np.random.default_rng(6)
     pairs = [(2 * i, 2 * i + 1) for i in range(100)]
     assert count_divergences(monkeypatch, X, X, pairs) == 0
-    monkeypatch.setattr("divlearn.divergence.pairs._FIRST_PRODUCTS", 20 * 1500 * 2**3)
-    pairs = rng.integers(1500, size=(300, 2))
-    assert count_divergences(monkeypatch, X, X, pairs) < 300 * 2 / 1500 * 30_000 * 3
+    monkeypatch.setattr("divlearn.divergence.pairs._FIRST_PRODUCTS", 20 * 500 * 2**3)
+    pairs = rng.integers(500, size=(100, 2))
+    assert count_divergences(monkeypatch, X, X, pairs) < 100 * 2 / 500 * 10_000 * 3
 
 
 def test_arrays_of_different_types_share_one_table(monkeypatch):

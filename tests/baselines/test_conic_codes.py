@@ -46,7 +46,7 @@ def test_combinations_that_are_not_definite_are_infinite():
 
 @pytest.mark.parametrize("penalty", [0.01, 1.0])
 def test_codes_are_those_of_a_generic_solver(penalty):
-    X, atoms, amid = make()
+    X, atoms, amid = make(n_matrices=5)
     cone = Cone(X, atoms, amid)
     codes = conic_codes(cone, penalty, tol=1e-7, max_iter=200)
     assert (codes >= 0).all()
@@ -64,7 +64,7 @@ def test_codes_are_those_of_a_generic_solver(penalty):
 
 
 def test_optimality_conditions():
-    X, atoms, amid = make(3, n_matrices=40, n_atoms=15)
+    X, atoms, amid = make(3, n_matrices=10, n_atoms=15)
     cone = Cone(X, atoms, amid)
     codes = conic_codes(cone, 0.1, tol=1e-6, max_iter=300)
     _, gradients = cone.evaluate(codes, 0.1)
@@ -120,7 +120,7 @@ def test_gradients_of_atoms_are_those_of_differences():
 
 
 def test_the_objective_never_rises_and_traces_stay():
-    X, atoms, amid = make(n_matrices=40)
+    X, atoms, amid = make(n_matrices=20)
     start = Cone(X, atoms, amid)
     run = learn_dictionary(start, RSPDL()._codes, {"penalty": 0.3}, max_iter=5, tol=0)
     (atoms, codes), values = run.result, run.history["objective"]

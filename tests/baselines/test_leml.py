@@ -249,7 +249,7 @@ def test_noise_in_some_variables_is_learned_away():
 
 
 def test_constraints_are_added_until_it_does_not_help():
-    X, y = classes(10, n=90, separation=1.0)
+    X, y = classes(10, n=45, separation=1.0)
     model = LEML(random_state=0).fit(X, y)
     counts, accuracy = model.history_["n_constraints"], model.history_["accuracy"]
     assert counts[:3].tolist() == [90, 90, 90]  # ten for each pair of classes
@@ -266,7 +266,7 @@ def test_constraints_are_added_until_it_does_not_help():
 
 @pytest.mark.parametrize("at", [1, 4, 100])  # in the search, later in it, after the end
 def test_an_interruption_keeps_the_best(at):
-    X, y = classes(11)
+    X, y = classes(11, n=30)
     with listen(stop_at("passes", at)):
         model = LEML(random_state=0).fit(X, y)
     assert ("interrupted by the user in pass" in model.message_) == (at < 100)

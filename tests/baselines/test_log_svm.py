@@ -61,7 +61,7 @@ def test_accuracies_are_those_of_a_grid_search(d):
 
 
 def test_what_was_chosen_is_kept():
-    X, y = classes(1, separation=1.0)
+    X, y = classes(1, n=30, separation=1.0)
     model = LogEuclideanSVM("rbf", random_state=0).fit(X, y)
     n_tried = len(PENALTIES["rbf"]) * len(GAMMAS)
     results = model.cv_results_
@@ -97,7 +97,7 @@ def test_equal_matrices():
 
 
 def test_the_solver_is_stopped_where_it_takes_too_long():
-    X, y = classes(4, separation=0.3)
+    X, y = make_wishart_clusters(2, 20, 3, separation=0.3, random_state=4)
     assert LogEuclideanSVM(C=1.0, random_state=0).fit(X, y).model_.fit_status_ == 0
     late = LogEuclideanSVM(C=1e6, random_state=0).fit(X, y).model_
     assert late.fit_status_ != 0

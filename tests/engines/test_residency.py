@@ -26,7 +26,7 @@ from divlearn.log_vectors import log_vectors
 from divlearn.nearest import DivergenceKNN, NearestClassifier, NearestRegressor
 from divlearn.tangent import _METHODS, TangentClassifier, TangentRegressor
 
-N_ATOMS, N_PAIRS, D = 4, 2, 3
+N_ATOMS, N_PAIRS, D = 3, 2, 3
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def classifier(**settings):
     pairs = [(1.0, 1.0), (0.2, 0.9)]
     defaults = {"divergence": pairs, "max_iter": 1, "random_state": 0, "cv": None}
     names = [one.name for one in fields(Recipe)]
-    recipe = {"penalty": 0.1} | {name: settings.pop(name) for name in names if name in settings}
+    recipe = {"penalty": 1.0} | {name: settings.pop(name) for name in names if name in settings}
     return IDDLClassifier(N_ATOMS, recipe=Recipe(**recipe), **defaults | settings)
 
 
@@ -179,7 +179,7 @@ def test_clusters_stay_on_the_device(data, divergence):
 def test_divergences_of_clusters_are_learned_on_a_device(data, divergence):
     X, _ = data
     found = [
-        ABKMeans(3, divergence, random_state=0, n_init=1, max_iter=3, engine=engine).fit(X)
+        ABKMeans(3, divergence, random_state=0, n_init=1, max_iter=1, engine=engine).fit(X)
         for engine in (ReferenceEngine(1), FakeDeviceEngine(1))
     ]
     assert np.array_equal(found[0].labels_, found[1].labels_)
@@ -188,7 +188,7 @@ def test_divergences_of_clusters_are_learned_on_a_device(data, divergence):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("divergence", ["learn", "burg"])
+@pytest.mark.parametrize("divergence", ["matrix-f", "burg"])
 def test_mixtures_leave_data_on_the_device(data, divergence):
     X, _ = data
     found = [
@@ -213,7 +213,7 @@ def test_which_divergence_asks_the_device(data):
     X, y = data
     answers = [
         which_divergence(
-            X[::3], y[::3], alphas=[0, 1], betas=[0, 1], cv=2, random_state=0, engine=engine
+            X[::3], y[::3], alphas=[0], betas=[0, 1], cv=2, random_state=0, engine=engine
         ).summary()
         for engine in (ReferenceEngine(1), FakeDeviceEngine(1))
     ]

@@ -83,8 +83,10 @@ def directional(objective, point, seed=1):
     return np.vdot(gradient, used), (ahead - behind) / (2 * h)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    ("loss", "variant"),
+    [*(("ridge", variant) for variant in VARIANTS), ("softmax", "N"), ("hinge", VARIANTS[-1])],
+)
 @pytest.mark.parametrize("plain", [True, False])
 def test_gradients_of_the_whole_objective(loss, variant, plain):
     """Through the eigenvalues, the features and the solved head, to 1e-6."""
@@ -235,12 +237,12 @@ def test_every_iteration_is_told_once(solver):
     objective, start = make()
     told = []
     with listen(lambda *news: told.append(news)):
-        fit = solver(objective, start, max_iter=3, tol=0.0)
+        fit = solver(objective, start, max_iter=2, tol=0.0)
     ends = ~np.isin(fit.history["block"], ["atoms", "parameters"])
     values = fit.history["objective"][ends]
-    expected = [("iterations", i, 3, f"objective {value:.6g}") for i, value in enumerate(values)]
+    expected = [("iterations", i, 2, f"objective {value:.6g}") for i, value in enumerate(values)]
     assert told == expected
-    assert len(told) == 4
+    assert len(told) == 3
 
 
 def test_eigenproblems_are_counted():

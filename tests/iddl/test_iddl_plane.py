@@ -121,7 +121,7 @@ def test_learning_starts_there(data):
 def test_it_says_where(data, capsys):
     X, y = data
     IDDLClassifier(
-        n_atoms=3, recipe=Recipe(init="samples"), divergence="N", max_iter=0, verbose=1
+        n_atoms=3, recipe=Recipe(init="samples"), divergence="N", max_iter=0, cv=2, verbose=1
     ).fit(X, y)
     assert "divergences start at alpha=" in capsys.readouterr().out
 

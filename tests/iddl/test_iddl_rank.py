@@ -79,7 +79,7 @@ def test_a_low_rank_finds_the_source(rank):
 
 def test_auto_averages_ranks():
     X, y = filtered(n=120)
-    options = {"recipe": Recipe(loss="softmax"), "random_state": 0, "max_iter": 2, "cv": 2}
+    options = {"recipe": Recipe(loss="softmax"), "random_state": 0, "max_iter": 1, "cv": 2}
     model = IDDLClassifier(**options).fit(X, y)
     ranks = {one.atoms.shape[2] for one in model.models_}
     assert ranks == {10, 1, 4}
@@ -120,16 +120,16 @@ def test_full_rank_alone_where_it_is_clearly_better(noise, kept):
 
 
 def test_groups_decide_as_for_full_rank():
-    X, y = filtered(n=120)
-    groups = np.arange(120) // 10
-    folds = list(GroupKFold(4).split(X, y, groups))
-    model = IDDLClassifier(cv=folds, max_iter=2, random_state=0).fit(X, y)
+    X, y = filtered(n=60)
+    groups = np.arange(60) // 10
+    folds = list(GroupKFold(3).split(X, y, groups))
+    model = IDDLClassifier(4, cv=folds, max_iter=1, random_state=0).fit(X, y)
     assert np.isfinite(model.oof_proba_).all()
 
 
 def test_files_keep_filters(tmp_path):
     X, y = filtered(n=80)
-    model = IDDLClassifier(cv=2, max_iter=2, random_state=0).fit(X, y)
+    model = IDDLClassifier(2, cv=2, max_iter=1, random_state=0).fit(X, y)
     save(model, tmp_path / "model.divlearn")
     again = load(tmp_path / "model.divlearn")
     assert_array_equal(again.predict_proba(X), model.predict_proba(X))
@@ -160,7 +160,7 @@ def test_bad_ranks():
         IDDLClassifier(rank=0).fit(X, y)
     with pytest.raises(ValueError, match="rank=2 needs solver='joint', not 'bcd'"):
         IDDLClassifier(rank=2, recipe=Recipe(solver="bcd")).fit(X, y)
-    full = IDDLClassifier(rank=10, random_state=0).fit(X, y)
+    full = IDDLClassifier(2, rank=10, max_iter=1, random_state=0).fit(X, y)
     assert full.filters_ == []
 
 

@@ -160,7 +160,7 @@ def test_an_objective_that_is_no_number_after_all_epochs():
 
 @pytest.mark.parametrize(
     ("loss", "variant", "plain"),
-    [*product(LOSSES, "N", [True, False]), *product(["ridge"], "SVA", [False])],
+    [*product(LOSSES, "N", [False]), ("ridge", "N", True), *product(["ridge"], "SVA", [False])],
 )
 def test_descent_is_monotone_and_history_is_whole(loss, variant, plain):
     objective, start = make(loss=loss, variant=variant, plain=plain)
@@ -267,7 +267,7 @@ def test_a_minibatch_of_more_than_there_are_is_all_of_them():
 
 def test_many_matrices_need_fewer_eigenproblems_than_all_at_once():
     """To where L-BFGS gets in ten iterations, 22 eigenproblems per matrix and atom."""
-    options = {"n": 2000, "d": 5, "n_atoms": 12, "loss": "ridge", "gamma": 1e-3}
+    options = {"n": 2000, "d": 4, "n_atoms": 6, "loss": "ridge", "gamma": 1e-3}
     objective, start = make(**options, plain=False)
     joint = solve_joint(objective, start, max_iter=10, tol=0.0)
     objective, start = make(**options, plain=False)

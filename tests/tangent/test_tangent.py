@@ -79,7 +79,7 @@ def test_small_differences_of_matrices_in_small_units(method):
     noise = random.normal(size=(60, 3, 3))
     X = np.eye(3) + 1e-7 * (noise + noise.mT + 3 * y[:, None, None] * np.diag([1, -1, 0]))
     if method.startswith("svm"):
-        model = LogEuclideanSVM("rbf" if "rbf" in method else "linear", random_state=0)
+        model = LogEuclideanSVM("rbf" if "rbf" in method else "linear", 10.0, random_state=0)
     else:
         model = TangentClassifier(method, at="identity", random_state=0)
     one, volts = (
