@@ -17,8 +17,8 @@ pytestmark = pytest.mark.usefixtures("small_grids_everywhere")
 X, Y = make_wishart_clusters(3, 12, 3, separation=4, random_state=0)
 SEED = {"random_state": 0}
 FITS = {
-    "SPDClassifier": lambda: divlearn.SPDClassifier(cv=3, **SEED).fit(X, Y),
-    "SPDRegressor": lambda: divlearn.SPDRegressor(cv=3, **SEED).fit(X, Y),
+    "SPDClassifier": lambda: divlearn.SPDClassifier(cv=2, **SEED).fit(X, Y),
+    "SPDRegressor": lambda: divlearn.SPDRegressor(cv=2, **SEED).fit(X, Y),
     "IDDLClassifier": lambda: divlearn.IDDLClassifier(cv=2, max_iter=1, **SEED).fit(X, Y),
     "DivergenceKernelClassifier": lambda: divlearn.DivergenceKernelClassifier(**SEED).fit(X, Y),
     "DivergenceMDM": lambda: divlearn.DivergenceMDM("choose", **SEED).fit(X, Y),
@@ -67,7 +67,7 @@ def test_fits_validate_once(name, validations):
 @pytest.fixture(scope="module")
 def committee():
     members = ("tangent lda", "nearest mean", "kernel", "nearest neighbour", "iddl")
-    return divlearn.SPDClassifier(members, cv=3, **SEED).fit(X, Y)
+    return divlearn.SPDClassifier(members, cv=2, **SEED).fit(X, Y)
 
 
 def test_predictions_validate_once(committee, validations):

@@ -28,7 +28,7 @@ def test_pairs_are_counted(labels):
         assert pairwise_f1_score(classes, clusters) == pytest.approx(f1_score(alike, together))
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=5)
 @given(labelings)
 def test_the_best_matching_is_found(labels):
     """Against all ways to rename clusters, scored by scikit-learn."""
@@ -45,7 +45,7 @@ def test_the_best_matching_is_found(labels):
         assert matched_f1_score(classes, clusters, average=average) == pytest.approx(score)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(labelings, st.permutations(range(4)))
 def test_names_and_order_do_not_matter(labels, names):
     classes, clusters = map(np.array, labels)

@@ -114,10 +114,12 @@ def test_the_most_likely_parameters(spectra):
         t = t - shift
         known = spectra_of((t, weights))
         point, objective, shift = rule.update(point, known, 1.0)
-    found = [*point, 0.0]
+    found = np.array([*point, 0.0])
     assert loss(found) == pytest.approx(objective, abs=1e-9)
-    best = minimize(loss, found, method="Nelder-Mead", options={"xatol": 1e-4, "fatol": 1e-9})
-    assert objective <= best.fun + 1e-5
+    rng = np.random.default_rng(1)
+    for size in (0.1, 0.01, 0.003):
+        steps = size * rng.standard_normal((12, 4))
+        assert objective <= min(loss(found + step) for step in steps) + 1e-5
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,7 @@ def test_the_most_likely_parameters(spectra):
 )
 def test_the_likelihood_knows_where_clusters_come_from(make, expected):
     X, _ = make(4, 150, 3, separation=12, random_state=0)
-    found = ABKMeans(4, "likelihood", n_init=2, random_state=0).fit(X)
+    found = ABKMeans(4, "likelihood", n_init=1, random_state=0).fit(X)
     assert abs((found.beta_ - found.alpha_) - (expected[1] - expected[0])) < 0.15
     assert abs(found.alpha_ + found.beta_ - sum(expected)) < 0.5
 

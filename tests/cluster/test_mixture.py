@@ -57,7 +57,7 @@ def test_repetition_and_copies():
 
 
 def test_more_starts_are_never_worse():
-    one, two = (quick(3, init="random", n_init=n_init).fit(X[::4]) for n_init in (1, 2))
+    one, two = (quick(2, init="random", n_init=n_init).fit(X[::4]) for n_init in (1, 2))
     assert two.lower_bound_ >= one.lower_bound_
 
 
@@ -169,15 +169,15 @@ def test_single_precision():
 
 def test_interrupts_keep_the_best_so_far():
     with listen(stop_at("iterations", 1)):
-        mixture = quick(3, init="random", n_init=4).fit(X)
+        mixture = quick(3, init="random", n_init=2).fit(X)
     assert mixture.message_.startswith("interrupted by the user in iteration 2")
     assert mixture.n_iter_ == 1
     assert not mixture.converged_
     assert mixture.predict(X).shape == (60,)
     with listen(stop_at("numbers of components", 2)):
-        several = quick([1, 2, 3, 4, 5, 6]).fit(X)
+        several = quick([1, 2, 3]).fit(X)
     assert list(several.bics_) == [1, 2]
-    assert "interrupted after 2 of 6 n_components" in several.message_
+    assert "interrupted after 2 of 3 n_components" in several.message_
     with pytest.raises(KeyboardInterrupt), listen(stop_at("iterations", 1)):
         mixture.compare(X)  # likelihoods are compared at their maxima
     with pytest.raises(KeyboardInterrupt), listen(stop_at("numbers of components", 0)):

@@ -41,7 +41,7 @@ def two_classes(seed: int, n: int = 40, d: int = 3):
 # --- the formula
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=seeds, d=st.integers(1, 6), point=st.sampled_from(POINTS), scale=st.floats(0.01, 3))
 def test_the_formula(seed, d, point, scale):
     rng = np.random.default_rng(seed)
@@ -85,7 +85,7 @@ def test_kullback_is_symmetrised():
         np.testing.assert_allclose(DivergenceKernel(name, 1.0)(X), jeffreys, rtol=1e-12)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=seeds, point=st.sampled_from(POINTS))
 def test_invariance_under_congruence(seed, point):
     rng = np.random.default_rng(seed)

@@ -224,7 +224,7 @@ def test_fields_among_other_estimators(tmp_path):
     X, y = classes(16)
     labels = np.array(["one", "two", "three"])[y]
     grid = {"divergence": ["airm", FIELD, ["airm", "burg"], np.array([[0, 0], [0, 1]])]}
-    search = GridSearchCV(DivergenceMDM(filtering=True), grid, cv=3).fit(X, labels)
+    search = GridSearchCV(DivergenceMDM(filtering=True), grid, cv=2).fit(X, labels)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     model = clone(DivergenceMDM(FIELD)).fit(X, labels)
     assert model.means_.shape == (4, 3, 4, 4)

