@@ -99,6 +99,8 @@ def imports(path: Path, *, top_level: bool) -> set[str]:
             found |= {f"{base}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             pending += node.orelse if top_level else [*node.body, *node.orelse]
+        elif isinstance(node, ast.expr):
+            continue
         elif not (top_level and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
             pending += ast.iter_child_nodes(node)
     return found

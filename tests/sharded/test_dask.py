@@ -127,9 +127,9 @@ def test_clusters_are_those_of_one_process(client, data):
 def test_mixtures_are_those_of_one_process(client, data):
     X, y = data
     settings = {"init": X[::25], "max_iter": 1}
-    whole = ABMixture(3, "matrix-f", **settings).fit(X)
+    whole = ABMixture(3, "wishart", **settings).fit(X)
     lazy, _ = arrays(X, y, 25)
-    parts = ABMixture(3, "matrix-f", engine="dask", **settings).fit(lazy)
+    parts = ABMixture(3, "wishart", engine="dask", **settings).fit(lazy)
     for name in ("weights_", "means_", "alpha_", "beta_", "kappa_", "lower_bound_"):
         close(getattr(whole, name), getattr(parts, name))
     assert whole.message_ == parts.message_

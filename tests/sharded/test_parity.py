@@ -19,7 +19,7 @@ NAMES = np.array(["b", "a", "c"])[Y]
 NUMBERS = np.linalg.slogdet(X)[1]
 SETTINGS = {
     "cv": None,
-    "recipe": Recipe(loss="ridge", penalty=1e-2),
+    "recipe": Recipe(loss="ridge", init="samples", penalty=1e-2),
     "random_state": 0,
     "max_iter": 1,
     "n_atoms": 4,
@@ -151,12 +151,11 @@ BAD_WEIGHTS = {
 GOOD_WEIGHTS = {
     "uneven": UNEVEN,
     "some zero": np.where(np.arange(60) % 7, UNEVEN, 0),
-    "a shard of zero": np.where(np.arange(60) < 25, 0, UNEVEN),
     "a number": 2.0,
-    "tiny": np.full(60, 1e-320),
     "large": np.full(60, 1e300),
-    "zero and tiny": np.where(np.arange(60) < 25, 0, 1e-320),
+    "a shard of zero, others tiny": np.where(np.arange(60) < 25, 0, 1e-320),
 }
+EXTREME_WEIGHTS = ("a shard of zero, others tiny",)
 
 
 @pytest.mark.parametrize(("make", "y"), LEARNERS)
@@ -171,7 +170,7 @@ def test_bad_weights_are_refused_in_the_same_words(make, y, name):
         (*learner, name)
         for learner in LEARNERS
         # All are given shares; that these are good two of the learners show.
-        for name in (GOOD_WEIGHTS if learner[0] in (classifier, clusters) else ["zero and tiny"])
+        for name in (GOOD_WEIGHTS if learner[0] in (classifier, clusters) else EXTREME_WEIGHTS)
     ],
 )
 def test_good_weights_lead_to_equal_results(make, y, name):
@@ -200,9 +199,7 @@ BAD_CLASS_WEIGHTS = {
 }
 GOOD_CLASS_WEIGHTS = {
     "balanced": "balanced",
-    "none": None,
     "one": {0: 3.0},
-    "all": {0: 1.0, 1: 2.0, 2: 0.5},
     "a class of zero": {0: 0, 1: 1, 2: 2},
     "too many": {0: 1.0, 1: 2.0, 2: 0.5, 7: 9.0},
     "tiny": dict.fromkeys(range(3), 1e-300),
@@ -327,7 +324,7 @@ SAME = [
     {},
     {"recipe": Recipe(loss="softmax", penalty=1e-2)},
     # Rough heads of a hinge are the better known the larger the penalty.
-    {"recipe": Recipe(loss="hinge", penalty=3e-2)},
+    {"recipe": Recipe(loss="hinge", penalty=3e-1)},
     {"recipe": Recipe(loss=RidgeLoss(bias=False), penalty=1e-2)},
     {"recipe": Recipe(loss=RidgeLoss(plain=True), penalty=1e-2)},
     {"divergence": "learn"},
@@ -336,7 +333,7 @@ SAME = [
     {"recipe": Recipe(loss="ridge", learn="atoms", penalty=1e-2)},
     {"max_iter": 0},
     {"recipe": Recipe(loss="ridge", init="kmeans", penalty=1e-2)},
-    {"recipe": Recipe(loss="ridge", init="samples", penalty=1e-2)},
+    {"recipe": Recipe(loss="ridge", penalty=1e-2)},
     {"recipe": Recipe(loss="ridge", init="identity", penalty=1e-2), "n_atoms": 1},
     {"recipe": Recipe(loss="ridge", init=X[:3], penalty=1e-2)},
     {"n_atoms": "auto", "max_iter": 2},

@@ -94,7 +94,7 @@ class KernelSparseCoding(_KernelCoded):
     --------
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(3, 30, 4, separation=4, random_state=0)
-    >>> model = KernelSparseCoding(max_iter=2, random_state=0).fit(X[::2], y[::2])
+    >>> model = KernelSparseCoding(penalty=0.1, max_iter=1, random_state=0).fit(X[::2], y[::2])
     >>> model.transform(X[1::2]).shape
     (45, 15)
     >>> bool(model.score(X[1::2], y[1::2]) > 0.8)
@@ -165,7 +165,7 @@ class KernelLLC(_KernelCoded):
     --------
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(3, 30, 4, separation=4, random_state=0)
-    >>> model = KernelLLC(random_state=0).fit(X[::2], y[::2])
+    >>> model = KernelLLC(n_neighbors=5, random_state=0).fit(X[::2], y[::2])
     >>> codes = model.transform(X[1::2])
     >>> bool((abs(codes.sum(axis=1) - 1) < 1e-9).all()), bool(model.score(X[1::2], y[1::2]) > 0.8)
     (True, True)

@@ -88,7 +88,7 @@ class LEML(NamesMixin, TransformerMixin, labelled.MatrixClassifierMixin, BaseEst
     --------
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(3, 30, 4, random_state=0)
-    >>> model = LEML(random_state=0).fit(X[::2], y[::2])
+    >>> model = LEML(eta=1.0, random_state=0).fit(X[::2], y[::2])
     >>> model.score(X[1::2], y[1::2])
     1.0
     >>> model.transform(X).shape  # their Euclidean distances are the learned ones

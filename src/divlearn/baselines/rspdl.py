@@ -263,7 +263,7 @@ class RSPDL(CodedClassifier[Cone]):
     --------
     >>> from divlearn.datasets import make_wishart_clusters
     >>> X, y = make_wishart_clusters(3, 30, 4, separation=4, random_state=0)
-    >>> model = RSPDL(max_iter=2, random_state=0).fit(X[::2], y[::2])
+    >>> model = RSPDL(penalty=1.0, max_iter=1, random_state=0).fit(X[::2], y[::2])
     >>> bool((model.transform(X[1::2]) >= 0).all()), bool(model.score(X[1::2], y[1::2]) > 0.7)
     (True, True)
     """

@@ -112,12 +112,12 @@ class ABMixture(DensityMixin, MatricesMixin, BaseEstimator):  # type: ignore[mis
     Examples
     --------
     >>> from divlearn.datasets import make_wishart_clusters
-    >>> X, y = make_wishart_clusters(3, 30, 2, random_state=0)
-    >>> mixture = ABMixture([2, 3], random_state=0).fit(X)
+    >>> X, y = make_wishart_clusters(2, 30, 2, random_state=0)
+    >>> mixture = ABMixture([1, 2], random_state=0).fit(X)
     >>> mixture.n_components_, mixture.predict_proba(X[:1]).shape
-    (3, (1, 3))
+    (2, (1, 2))
     >>> print(mixture.summary(X))
-    The likelihood of 3 components is largest at alpha = ..., beta = ..., kappa = ... That is
+    The likelihood of 2 components is largest at alpha = ..., beta = ..., kappa = ... That is
     wishart with ... degrees of freedom up to noise: ...
     """
 

@@ -183,7 +183,7 @@ class CrossValidatedRegressor(Wrapped, HeldOutRegressor[tuple[()]]):
     >>> X, _ = make_wishart_clusters(1, 120, 3, random_state=0)
     >>> y = np.linalg.slogdet(X)[1]
     >>> iddl = IDDLRegressor(2, rank="full", max_iter=0, random_state=0)
-    >>> model = CrossValidatedRegressor(iddl, random_state=0).fit(X[::2], y[::2])
+    >>> model = CrossValidatedRegressor(iddl, cv=3, random_state=0).fit(X[::2], y[::2])
     >>> bool(model.score(X[1::2], y[1::2]) > 0.8)
     True
     """

@@ -62,7 +62,7 @@ def vectorized(estimator: BaseEstimator) -> Pipeline:
     >>> bagged = BaggingClassifier(vectorized(DivergenceMDM()), 3, random_state=0)
     >>> bagged.fit(to_rows(X[::2]), y[::2]).score(to_rows(X[1::2]), y[1::2])
     1.0
-    >>> importance = permutation_importance(bagged, to_rows(X), y, random_state=0)
+    >>> importance = permutation_importance(bagged, to_rows(X), y, n_repeats=2, random_state=0)
     >>> importance.importances_mean.shape  # one per entry of log X
     (10,)
     """
