@@ -228,7 +228,7 @@ def test_clusters_are_found(divergence):
 def test_more_starts_are_no_worse(data):
     X, _ = data
     inertias = [
-        ABKMeans(6, init="random", n_init=n, random_state=0).fit(X).inertia_ for n in (1, 2, 4)
+        ABKMeans(6, init="random", n_init=n, random_state=0).fit(X).inertia_ for n in (1, 3)
     ]
     assert (np.diff(inertias) <= 0).all()
     assert inertias[-1] < inertias[0]

@@ -166,7 +166,7 @@ def test_clusters_stay_on_the_device(data, divergence):
     X, _ = data
     found = []
     for engine in (ReferenceEngine(1), FakeDeviceEngine(1)):
-        kmeans = ABKMeans(5, divergence, random_state=0, n_init=1, engine=engine)
+        kmeans = ABKMeans(5, divergence, random_state=0, n_init=1, max_iter=2, engine=engine)
         found.append(kmeans.fit(X))
     assert np.array_equal(found[0].cluster_centers_, found[1].cluster_centers_)
     assert np.array_equal(found[0].labels_, found[1].labels_)

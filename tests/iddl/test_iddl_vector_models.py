@@ -212,7 +212,7 @@ def test_numbers_have_a_ridge_regression_on_logarithms(tmp_path):
     X = make_wishart_clusters(1, 90, 4, random_state=0)[0]
     logarithms = log_vectors(X)
     y = logarithms @ np.random.default_rng(0).standard_normal(10)
-    model = IDDLRegressor(max_iter=1, random_state=0).fit(X[:60], y[:60])
+    model = IDDLRegressor(4, max_iter=1, rank="full", random_state=0).fit(X[:60], y[:60])
     (ridge,) = model.vector_models_
     assert ridge.weight > 0.9
     variance = logarithms[:60].var(axis=0).sum()

@@ -38,7 +38,7 @@ def test_square_filters_are_atoms_of_full_rank():
 
 
 def test_gradients_are_differences():
-    given = [one.requires_grad_() for one in problem(n=2, n_atoms=2)]
+    given = [one.requires_grad_() for one in problem(n=2, d=3, n_atoms=2)]
 
     def symmetric(X, *others):
         return encode_filters(0.5 * (X + X.mT), *others)

@@ -287,5 +287,5 @@ def test_a_network_learns_as_iddl_does_on_emg():
     X = np.zeros((len(y), d, d))
     X[:, *np.tril_indices(d)] = packed["tri"]
     X += np.tril(X, -1).mT
-    found, right = compare_with_iddl(X, y, packed["train_0"], packed["test_0"])
+    found, right = compare_with_iddl(X, y, packed["train_0"][::2], packed["test_0"])
     assert found > right - 0.05
