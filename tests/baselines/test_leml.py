@@ -250,7 +250,7 @@ def test_noise_in_some_variables_is_learned_away():
 
 def test_constraints_are_added_until_it_does_not_help():
     X, y = classes(10, n=45, separation=1.0)
-    model = LEML(max_iter=10, random_state=0).fit(X, y)
+    model = LEML(random_state=0).fit(X, y)
     counts, accuracy = model.history_["n_constraints"], model.history_["accuracy"]
     assert counts[:3].tolist() == [90, 90, 90]  # ten for each pair of classes
     assert model.history_["eta"][:3].tolist() == [0.1, 0.3, 1.0]
@@ -268,7 +268,7 @@ def test_constraints_are_added_until_it_does_not_help():
 def test_an_interruption_keeps_the_best(at):
     X, y = classes(11, n=30)
     with listen(stop_at("passes", at)):
-        model = LEML(max_iter=20, random_state=0).fit(X, y)
+        model = LEML(random_state=0).fit(X, y)
     assert ("interrupted by the user in pass" in model.message_) == (at < 100)
     assert np.linalg.eigvalsh(model.Q_).min() > 0
     assert model.score(X, y) == 1
