@@ -159,7 +159,7 @@ def test_parameters_of_a_mixture_are_recovered(set_tolerance):
     np.testing.assert_allclose(mixture.weights_, 1 / 3, atol=0.02)
     assert pairwise_f1_score(y, mixture.predict(X)) > 0.97
     set_tolerance("mixtures", 1e-2)  # the first steps are enough
-    free = ABMixture(3, share="none", init=mixture.means_).fit(X)
+    free = ABMixture(3, "matrix-f", share="none", init=mixture.means_).fit(X)
     assert free.lower_bound_ > mixture.lower_bound_
 
 

@@ -115,7 +115,6 @@ CASES = tuple(cases())
 NEAR = tuple(name for name in CASES if name.startswith("near"))
 WITH_GRADIENT = (
     "wishart-1",
-    "wishart-2",
     "wishart-3",
     "near-1e-06-3",
     "equal-3",
