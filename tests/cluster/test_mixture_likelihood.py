@@ -94,15 +94,12 @@ def test_gamma_variables(set_tolerance):
     np.testing.assert_allclose(mixture.score_samples(X[:, None, None]), known + np.log(X))
 
 
-@pytest.mark.parametrize(
-    ("alpha", "beta", "kappa", "name"),
-    [(0.0, 1.0, 6.0, "wishart"), (0.0, 0.0, 2.0, "riemannian-gaussian")],
-)
-def test_members_are_recognised(alpha, beta, kappa, name):
-    X, _ = three_clusters(alpha, beta, (kappa,) * 3, n=60)
-    mixture = ABMixture(3, init=CENTERS).fit(X)
+def test_members_are_recognised():
+    """As Wishart matrices are in the example of `ABMixture`."""
+    X, _ = three_clusters(0.0, 0.0, (2.0, 2.0, 2.0), n=60)
+    mixture, name = ABMixture(3, init=CENTERS).fit(X), "riemannian-gaussian"
     # The difference is known to n^(-1/2), the sum only to n^(-1/4) near the origin.
-    assert mixture.beta_[0] - mixture.alpha_[0] == pytest.approx(beta - alpha, abs=0.3)
+    assert mixture.beta_[0] - mixture.alpha_[0] == pytest.approx(0, abs=0.3)
     fits = mixture.compare(X)
     assert f"That is {name}" in describe(fits)
     learned = fits.pop("learned")
@@ -113,9 +110,9 @@ def test_members_are_recognised(alpha, beta, kappa, name):
     assert learned.bic > fits[name].bic
 
 
-def test_seven_matrices_per_component_prove_nothing():
-    """Mixtures of Wishart matrices, for which the BIC prefers the learned member by luck."""
-    X, _ = make_wishart_clusters(3, 7, 3, dof=10, separation=12, random_state=0)
+def test_few_matrices_per_component_prove_nothing():
+    """Wishart matrices, for which the BIC prefers the learned member by luck."""
+    X, _ = make_wishart_clusters(1, 6, 3, random_state=0)
     fits = ABMixture(3, random_state=0).fit(X).compare(X)
     assert fits["learned"].bic < min(fit.bic for name, fit in fits.items() if name != "learned")
     assert "beats" not in describe(fits)
