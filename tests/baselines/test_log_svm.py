@@ -26,8 +26,8 @@ def classes(seed: int, n: int = 60, d: int = 3, separation: float = 2.0):
 @pytest.mark.parametrize("d", [3, 10])  # 6 entries, and 55, more than there are matrices to train
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_kernels_are_those_of_logarithms(kernel, d):
-    X, y = classes(0, d=d)
-    train, test = np.arange(40), np.arange(40, 60)
+    X, y = classes(0, n=45, d=d)
+    train, test = np.arange(30), np.arange(30, 45)
     model = LogEuclideanSVM(kernel, 3.0, 0.7 if kernel == "rbf" else None, random_state=0)
     model.fit(X[train], y[train])
     logarithms = np.stack([logm(matrix).ravel() for matrix in X])  # Frobenius products as they are

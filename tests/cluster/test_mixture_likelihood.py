@@ -94,15 +94,12 @@ def test_gamma_variables(set_tolerance):
     np.testing.assert_allclose(mixture.score_samples(X[:, None, None]), known + np.log(X))
 
 
-@pytest.mark.parametrize(
-    ("alpha", "beta", "kappa", "name"),
-    [(0.0, 1.0, 6.0, "wishart"), (0.0, 0.0, 2.0, "riemannian-gaussian")],
-)
-def test_members_are_recognised(alpha, beta, kappa, name):
-    X, _ = three_clusters(alpha, beta, (kappa,) * 3, n=60)
-    mixture = ABMixture(3, init=CENTERS).fit(X)
+def test_members_are_recognised():
+    """As Wishart matrices are in the example of `ABMixture`."""
+    X, _ = three_clusters(0.0, 0.0, (2.0, 2.0, 2.0), n=60)
+    mixture, name = ABMixture(3, init=CENTERS).fit(X), "riemannian-gaussian"
     # The difference is known to n^(-1/2), the sum only to n^(-1/4) near the origin.
-    assert mixture.beta_[0] - mixture.alpha_[0] == pytest.approx(beta - alpha, abs=0.3)
+    assert mixture.beta_[0] - mixture.alpha_[0] == pytest.approx(0, abs=0.3)
     fits = mixture.compare(X)
     assert f"That is {name}" in describe(fits)
     learned = fits.pop("learned")
@@ -113,9 +110,9 @@ def test_members_are_recognised(alpha, beta, kappa, name):
     assert learned.bic > fits[name].bic
 
 
-def test_seven_matrices_per_component_prove_nothing():
-    """Mixtures of Wishart matrices, for which the BIC prefers the learned member by luck."""
-    X, _ = make_wishart_clusters(3, 7, 3, dof=10, separation=12, random_state=0)
+def test_few_matrices_per_component_prove_nothing():
+    """Wishart matrices, for which the BIC prefers the learned member by luck."""
+    X, _ = make_wishart_clusters(1, 6, 3, random_state=0)
     fits = ABMixture(3, random_state=0).fit(X).compare(X)
     assert fits["learned"].bic < min(fit.bic for name, fit in fits.items() if name != "learned")
     assert "beats" not in describe(fits)
@@ -159,7 +156,7 @@ def test_parameters_of_a_mixture_are_recovered(set_tolerance):
     np.testing.assert_allclose(mixture.weights_, 1 / 3, atol=0.02)
     assert pairwise_f1_score(y, mixture.predict(X)) > 0.97
     set_tolerance("mixtures", 1e-2)  # the first steps are enough
-    free = ABMixture(3, share="none", init=mixture.means_).fit(X)
+    free = ABMixture(3, "matrix-f", share="none", init=mixture.means_).fit(X)
     assert free.lower_bound_ > mixture.lower_bound_
 
 
@@ -189,12 +186,8 @@ def test_congruences_change_nothing(set_tolerance):
 
 def test_inverses_swap_the_parameters(set_tolerance):
     set_tolerance("mixtures", 1e-2)
-    X = three_clusters(0.1, 0.8, (5.0, 5.0, 5.0), n=20)[0][:40]
-    starts = CENTERS[:2], np.linalg.inv(CENTERS[:2])
-    here, there = (
-        ABMixture(2, init=start).fit(data)
-        for data, start in zip((X, np.linalg.inv(X)), starts, strict=True)
-    )
+    X = sample_family(0.1, 0.8, 5.0, 40, CENTERS[1], 0)
+    here, there = (ABMixture().fit(data) for data in (X, np.linalg.inv(X)))
     np.testing.assert_allclose(there.alpha_, here.beta_, atol=1e-3)
     np.testing.assert_allclose(there.beta_, here.alpha_, atol=1e-3)
     np.testing.assert_allclose(there.means_, np.linalg.inv(here.means_), rtol=1e-3, atol=1e-4)

@@ -83,18 +83,6 @@ def test_files_and_weights_are_opened_by_fit(data, tmp_path):
     assert np.array_equal(labels, whole.predict(X))
 
 
-def test_mixtures_do_not_depend_on_the_memory_there_is(data):
-    X, weights = data
-    kept, read = (
-        quick(2, "wishart", share="none").fit(
-            open_shards(X, None, weights, block_size=13, memory_limit=limit)
-        )
-        for limit in (None, 500)
-    )
-    for name in ATTRIBUTES:
-        assert np.array_equal(getattr(kept, name), getattr(read, name)), name
-
-
 def test_starts_and_moves_are_made_of_a_sample(set_tolerance, monkeypatch):
     set_tolerance("mixtures", 1e-10)
     X, _ = make_wishart_clusters(2, 30, 2, separation=6, random_state=0)
@@ -168,7 +156,7 @@ def test_responsibilities_are_those_of_data_in_memory(many):
     close(means, moved)
     assert not np.allclose(moved[0], start[0])
     same_spectra(one.spectra(one.alive, means), other.spectra(one.alive, means))
-    following = EM(parts, get_members("learn"), "none", 1, 1e-4).refit(mixture)
+    following = EM(parts, get_members("matrix-f"), "none", 1, 1e-4).refit(mixture)
     assert np.array_equal(following.means[1], mixture.means[1])  # what has no matrices stays
     assert not np.allclose(following.means[0], mixture.means[0])
 

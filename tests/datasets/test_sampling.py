@@ -26,7 +26,7 @@ POINTS = [(0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (0.5, 0.5), (0.3, 1.6), (1.5, 1.5)
 @pytest.mark.parametrize(("alpha", "beta"), POINTS)
 def test_mean_divergence_is_the_slope_of_the_constant(alpha, beta, margin, d):
     kappa = smallest_kappa(alpha, beta, d) + margin
-    X = sample_family(alpha, beta, kappa, 2000, np.eye(d), 0)
+    X = sample_family(alpha, beta, kappa, 1000, np.eye(d), 0)
     divergences = abld(X, np.eye(d), alpha, beta)
     error = divergences.mean() + differentiate_normalizer(alpha, beta, kappa, d)[1][2]
     assert abs(error) < LARGEST_Z * divergences.std() / np.sqrt(len(X))

@@ -1,5 +1,7 @@
 """Filters, atoms of a rank below their size: against mpmath, finite differences and full rank."""
 
+from functools import cache
+
 import mpmath
 import numpy as np
 import pytest
@@ -33,21 +35,28 @@ def scalar(eigenvalue, a, b):
     return mpmath.log((a * mpmath.exp(b * t) + b * mpmath.exp(-a * t)) / (a + b)) / (a * b)
 
 
-@every_instruction_set
-@pytest.mark.parametrize("pairs", [LINE, OTHERS], ids=["line", "others"])
-@pytest.mark.parametrize("p", [1, 2, 5])
-def test_values_are_those_of_the_definition(engine, pairs, p):
-    X, filters, alpha, beta = problem(n=3, n_filters=2, p=p, pairs=pairs)
-    values = to_host(engine.encode_filters(engine.keep(X), filters, alpha, beta))
-    assert values.shape == (3, 2, len(pairs) + 1)
+@cache
+def few(p: int, line: bool) -> tuple[tuple, np.ndarray]:
+    """A small problem and its values, from 50 digits."""
+    pairs = LINE if line else OTHERS
+    X, filters, *_ = given = problem(n=3, n_filters=2, p=p, pairs=pairs)
+    values = np.empty((3, 2, len(pairs) + 1))
     with mpmath.workdps(50):
         for i, k in np.ndindex(3, 2):
             V = mpmath.matrix(filters[k].tolist())
             small = V.T * mpmath.matrix(X[i].tolist()) * V
             eigenvalues = mpmath.eigsy(small, eigvals_only=True)
             right = [sum(scalar(one, a, b) for one in eigenvalues) for a, b in pairs.tolist()]
-            size = mpmath.det(small) ** (mpmath.mpf(1) / p)
-            assert_allclose(values[i, k], [float(one) for one in (*right, size)], rtol=1e-12)
+            values[i, k] = [*right, mpmath.det(small) ** (mpmath.mpf(1) / p)]
+    return given, values
+
+
+@every_instruction_set
+@pytest.mark.parametrize("line", [True, False])
+@pytest.mark.parametrize("p", [1, 2, 5])
+def test_values_are_those_of_the_definition(engine, line, p):
+    (X, *others), right = few(p, line)
+    assert_allclose(to_host(engine.encode_filters(engine.keep(X), *others)), right, rtol=1e-12)
 
 
 @every_instruction_set
@@ -60,8 +69,9 @@ def test_square_filters_are_atoms_of_full_rank(engine):
 
 
 @every_instruction_set
-@pytest.mark.parametrize("pairs", [LINE, OTHERS], ids=["line", "others"])
-@pytest.mark.parametrize("p", [1, 4, 9, 17])
+@pytest.mark.parametrize(
+    ("pairs", "p"), [(LINE, 1), (OTHERS, 1), (LINE, 4), (OTHERS, 4), (LINE, 9), (OTHERS, 17)]
+)
 def test_gradients_are_differences(engine, pairs, p):
     X, filters, alpha, beta = problem(d=20, p=p, pairs=pairs)
     alpha, beta = alpha + (pairs is OTHERS), beta + (pairs is OTHERS)  # off the axes

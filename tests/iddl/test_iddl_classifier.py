@@ -242,14 +242,6 @@ def test_the_penalty_whose_learned_models_do_best_is_chosen(data, judged_by):
         IDDLClassifier(recipe=Recipe(penalty="cv"), cv=3).fit(X, y)
 
 
-def test_the_same_seed_gives_the_same_model(data):
-    X, y, X_test, _ = data
-    first, second = (
-        IDDLClassifier(recipe=Recipe(loss="ridge"), **FAST).fit(X, y) for _ in range(2)
-    )
-    np.testing.assert_array_equal(first.predict_proba(X_test), second.predict_proba(X_test))
-
-
 def test_labels_of_any_kind_and_two_classes(data):
     X, y, X_test, y_test = data
     names = np.array(["ash", "birch", "cedar"])

@@ -22,7 +22,7 @@ def data():
 @pytest.fixture(scope="module")
 def fitted(data):
     """A classifier of several divergences, which nobody changes."""
-    return IDDLClassifier(n_atoms=6, max_iter=1, rank="full", random_state=0).fit(*data)
+    return IDDLClassifier(n_atoms=6, max_iter=1, rank="full", cv=2, random_state=0).fit(*data)
 
 
 def test_one_fixed_divergence_is_the_start(data):
@@ -118,14 +118,15 @@ def test_points_have_their_names():
 def test_learning_does_not_pay_without_signal(data, fitted):
     X, _ = data
     y = np.random.default_rng(0).permutation(len(X)) % 2
-    noise = IDDLClassifier(n_atoms=6, max_iter=1, rank="full", random_state=0).fit(X, y)
+    given = {"n_atoms": 6, "max_iter": 1, "rank": "full", "cv": 2, "random_state": 0}
+    noise = IDDLClassifier(**given).fit(X, y)
     assert noise.summary().endswith("neither is clearly better than chance.")
     rare = np.random.default_rng(1).permutation(len(X)) < 9  # chance is the frequency of classes
     assert noise.fit(X, rare).summary().endswith("neither is clearly better than chance.")
     counts, weights = np.bincount(rare), 1 / len(X)
     entropy = -(counts * weights * np.log(counts * weights)).sum()
     assert_allclose(noise.held_out_losses_["chance"].sum(), entropy, rtol=1e-2)
-    numbers = IDDLRegressor(n_atoms=6, max_iter=1, rank="full", random_state=0)
+    numbers = IDDLRegressor(**given)
     assert numbers.fit(X, y * 1.0).summary().endswith("neither is clearly better than chance.")
     assert "chance" not in fitted.summary()
 
@@ -154,8 +155,9 @@ def test_heads_of_constants_have_no_weights(data):
 
 def test_transformers_describe_what_they_learned(data):
     X, y = data
-    learned = IDDLTransformer(n_atoms=3, max_iter=1, random_state=0).fit(X, y)
-    classifier = IDDLClassifier(n_atoms=3, max_iter=1, rank="full", random_state=0).fit(X, y)
+    given = {"n_atoms": 3, "max_iter": 1, "rank": "full", "cv": 2, "random_state": 0}
+    learned = IDDLTransformer(**given).fit(X, y)
+    classifier = IDDLClassifier(**given).fit(X, y)
     assert learned.summary() == classifier.summary()
     plain = IDDLTransformer(n_atoms=3, divergence="stein", random_state=0).fit(X)
     assert plain.summary().startswith("Models: 1 of full rank")

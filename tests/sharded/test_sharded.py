@@ -23,7 +23,7 @@ SETTINGS = {
     "cv": None,
     "recipe": Recipe(loss="ridge", penalty=1e-2),
     "random_state": 0,
-    "max_iter": 4,
+    "max_iter": 2,
     "n_atoms": 4,
     "divergence": [(1.0, 1.0)],
 }
@@ -195,7 +195,7 @@ def test_objective_and_gradient_are_those_of_data_in_memory(data, loss, bias, pl
 
 def test_minibatches_of_one_block_are_those_of_data_in_memory(data):
     X, y, weights = data
-    settings = SETTINGS | {"recipe": MINIBATCHES, "max_iter": 2}
+    settings = SETTINGS | {"recipe": MINIBATCHES, "max_iter": 1}
     whole = IDDLClassifier(**settings).fit(X, y, weights)
     parts = IDDLClassifier(**settings).fit(open_shards(X, y, weights, accuracy=1e-6), None)
     close(whole.atoms_, parts.atoms_)
@@ -252,7 +252,7 @@ def test_clusters_are_those_of_data_in_memory(data, divergence, init):
     n_init = 2 if init == "random" else 1
     if init is None:  # most of these lose all their matrices, and are moved
         init = np.stack([np.eye(3) * size for size in (1.0, 1e6, 1e7, 1e8)])
-    settings = {"init": init, "n_init": n_init, "max_iter": 2, "random_state": 0}
+    settings = {"init": init, "n_init": n_init, "max_iter": 1, "random_state": 0}
     whole = ABKMeans(4, divergence, **settings).fit(X, None, weights)
     shards = open_shards(X, None, weights, block_size=13)
     parts = ABKMeans(4, divergence, **settings).fit(shards)
