@@ -323,7 +323,7 @@ class _Curvature(_Function):
 
     @staticmethod
     def backward(ctx: Any, *along: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradient in the direction, by symmetry; `_NoThirdDerivatives` refuses the rest."""
+        """Return the gradient in the direction; `_NoThirdDerivatives` refuses the others."""
         tensors = ctx.saved_tensors
         products = _Curvature.apply(ctx.engine, *tensors, *along[:4])  # type: ignore[no-untyped-call]
         needed = tuple(ctx.needs_input_grad[6:])
