@@ -46,17 +46,17 @@ def test_messages_name_value_relation_and_fix(value, error, message):
 
 
 @pytest.mark.parametrize(
-    ("estimator", "name"),
+    ("estimator", "name", "n_rows"),
     [
-        (DivergenceMDM(), "filtering"),
-        (Recenter(), "stretch"),
-        (GaussianEmbedding(), "normalize"),
-        (RBFKernelDescriptor(), "per_frame"),
+        (DivergenceMDM(), "filtering", 3),
+        (Recenter(), "stretch", 3),
+        (GaussianEmbedding(), "normalize", 2),  # of series, not of matrices
+        (RBFKernelDescriptor(), "per_frame", 2),
     ],
 )
 @pytest.mark.parametrize("value", ["no", 0, None])
-def test_what_is_not_a_boolean(estimator, name, value):
-    X = wishart(np.random.default_rng(0), 6, 3)
+def test_what_is_not_a_boolean(estimator, name, n_rows, value):
+    X = wishart(np.random.default_rng(0), 6, 3)[:, :n_rows]
     clone(estimator).set_params(**{name: np.False_}).fit(X, np.arange(6) % 2)
     with pytest.raises(ValueError, match=f"^{name}={value!r} must be True or False$"):
         clone(estimator).set_params(**{name: value}).fit(X, np.arange(6) % 2)
