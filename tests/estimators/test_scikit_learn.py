@@ -66,21 +66,10 @@ ESTIMATORS = [
 ]
 # What draws starts, folds or batches draws others where samples are repeated than where they have
 # weights.
-DRAWING = (
-    "IDDL",
-    "SPD",
-    "DivergenceKernelClassifier",
-    "DivergenceKernelRegressor",
-    "DivergenceMDM",
-    "LogEuclideanSVM",
-    "Nearest",
-    "Tangent",
-    "CalibratedClassifier",
-    "CrossValidatedRegressor",
-    "ABKMeans",
-    "KarcherKMeans",
-    "LogEuclideanKMeans",
-    "ABMixture",
+DRAWING = tuple(
+    "IDDL SPD DivergenceKernelClassifier DivergenceKernelRegressor DivergenceMDM LogEuclideanSVM "
+    "Nearest Tangent CalibratedClassifier CrossValidatedRegressor ABKMeans KarcherKMeans "
+    "LogEuclideanKMeans ABMixture".split()
 )
 # Checks of how rows are validated and of attributes, which end at the stand-in, and those of which
 # another does all again: with rows of single precision and read-only labels.
