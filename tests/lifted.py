@@ -142,7 +142,7 @@ def _fit(name, *, weighted):
         self._fitted = clone(self.estimator)
         result = getattr(self._fitted, name)(samples, y, **parameters)
         _show_attributes(self)
-        return self if name == "fit" else _rows(result)
+        return self if result is self._fitted else _rows(result)
 
     # Checks look at the signature to see whether weights are taken.
     if weighted:

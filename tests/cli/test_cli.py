@@ -43,7 +43,7 @@ def data(tmp_path_factory):
     np.savez(folder / "apart.npz", X=X[:2], y=[0, 1])
     np.savez(folder / "halves.npz", X=X, y=np.arange(60) / 2)
     (folder / "alone.csv").write_text("a\n" * 60)
-    (folder / "four.txt").write_text("\n".join(str(number % 4) for number in range(60)))
+    (folder / "two.txt").write_text("0\n1\n" * 30)
     X[3] = np.nan
     X[7] = 1
     np.savez(folder / "bad.npz", X=X, y=y)
@@ -206,11 +206,11 @@ def test_doctor(capsys, data):
 
 
 def test_which(capsys, data):
-    code, printed, _ = run(capsys, "which", data / "matrices.npz", "--cv", 3)
+    code, printed, _ = run(capsys, "which", data / "matrices.npz", "--cv", 2)
     assert code == 0
     assert "airm" in printed
     assert "accuracy" in printed
-    code, found = run_json(capsys, "which", data / "matrices.npz", "--cv", 3)
+    code, found = run_json(capsys, "which", data / "matrices.npz", "--cv", 2)
     assert found["criterion"] == "accuracy"
     assert [row["name"] for row in found["table"] if row["alpha"] is None] == ["best named"]
     assert len(found["table"]) == 7
@@ -537,7 +537,7 @@ def test_help_of_cluster_offers_what_there_is(capsys):
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["which", "{}/matrices.npz", "--cv", "3"], ["Map of the plane", "Named divergences"]),
+        (["which", "{}/matrices.npz", "--cv", "2"], ["Map of the plane", "Named divergences"]),
         (["which", "{}/unlabelled.npy"], ["Map of the plane", "log-likelihood"]),
         (
             ["fit", "{}/matrices.npz", "-o", "{}/m", "--model", "iddl"],
@@ -605,12 +605,12 @@ def test_endings_of_outputs_are_checked_before_any_work(
 @pytest.mark.parametrize("command", ["which", "evaluate"])
 def test_a_number_of_folds_is_an_upper_bound_and_the_program_says_so(capsys, data, command):
     arguments = [command, data / "images.npz", *(["--only", "1-NN, AIRM"] * (command != "which"))]
-    arguments += ["--groups", data / "four.txt"]
-    code, printed, _ = run(capsys, *arguments, "--cv", 5)
+    arguments += ["--groups", data / "two.txt"]
+    code, printed, _ = run(capsys, *arguments, "--cv", 3)
     assert code == 0
-    assert "4 folds, fewer than --cv 5: there are no more groups" in printed
-    assert run_json(capsys, *arguments, "--cv", 5)[1]["n_folds"] == 4
-    _, printed, _ = run(capsys, *arguments, "--cv", 4)
+    assert "2 folds, fewer than --cv 3: there are no more groups" in printed
+    assert run_json(capsys, *arguments, "--cv", 3)[1]["n_folds"] == 2
+    _, printed, _ = run(capsys, *arguments, "--cv", 2)
     assert "fewer than" not in printed
 
 

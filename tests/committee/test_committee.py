@@ -30,7 +30,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def fitted(data):
-    return SPDClassifier(random_state=0).fit(*data[:2])
+    return SPDClassifier(cv=3, random_state=0).fit(*data[:2])
 
 
 def test_all_members(data, fitted):

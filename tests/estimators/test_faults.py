@@ -168,6 +168,7 @@ STOPPED = FITS | {
 PROMPT = ("k-means", "mixture", "joint", "bcd", "stochastic")
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", STOPPED)
 def test_ctrl_c_at_any_time_leaves_a_model_once_there_is_one(data, name):

@@ -107,9 +107,8 @@ def test_the_transformer_keeps_types_and_the_training_variance(dtype):
 
 
 def test_pipelines_learn_it_in_every_fold(tmp_path):
-    pipeline = make_pipeline(
-        Regularize(), divlearn.IDDLTransformer(4, max_iter=1, random_state=0), LogisticRegression()
-    )
+    learned = divlearn.IDDLTransformer(4, max_iter=1, cv=2, random_state=0)
+    pipeline = make_pipeline(Regularize(), learned, LogisticRegression())
     assert cross_val_score(pipeline, X, Y, cv=3).mean() > 0.8
     divlearn.save(pipeline.fit(X, Y), tmp_path / "model")
     loaded = divlearn.load(tmp_path / "model")

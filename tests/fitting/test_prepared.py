@@ -22,15 +22,13 @@ from divlearn.nearest import NearestClassifier
 
 X, Y = make_wishart_clusters(3, 40, 3, separation=2, random_state=0)
 NEW, X, Y = X[1::6], X[::2], Y[::2]
+SEED = {"random_state": 0}
 MODELS = {
     "kernel": (DivergenceKernel("airm", scale=1.0), "transform"),
     "embedded": (DivergenceKernel("log-euclidean", scale=1.0), "transform"),
     "neighbours": (DivergenceKNN(5, (0.2, 0.7), "distance"), "predict_proba"),
-    "nearest": (NearestClassifier(random_state=0), "predict_proba"),
-    "iddl": (
-        IDDLClassifier(3, divergence="airm", max_iter=1, cv=2, random_state=0),
-        "predict_proba",
-    ),
+    "nearest": (NearestClassifier(cv=2, **SEED), "predict_proba"),
+    "iddl": (IDDLClassifier(3, divergence="airm", max_iter=1, cv=2, **SEED), "predict_proba"),
 }
 
 

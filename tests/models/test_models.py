@@ -43,7 +43,7 @@ OLD = Path(__file__).parent
 
 @pytest.fixture(scope="module")
 def data():
-    return make_wishart_clusters(3, 10, 3, separation=4, random_state=0)
+    return make_wishart_clusters(3, 6, 3, separation=4, random_state=0)
 
 
 SMALL = {"n_atoms": 4, "cv": 2, "max_iter": 1, "random_state": 0}
@@ -66,7 +66,7 @@ FITTED = {
     "nearest mean": DivergenceMDM("choose", cv=2, random_state=0),
     "filtered mean": DivergenceMDM("stein", filtering=True),
     "log-euclidean machine": LogEuclideanSVM("rbf", random_state=0),
-    "metric learning": LEML(20, max_iter=2, random_state=0),
+    "metric learning": LEML(10, max_iter=2, random_state=0),
     "sparse codes": KernelSparseCoding(4, kernel="stein", max_iter=1, random_state=0),
     "local codes": KernelLLC(6, random_state=0),
     "conic codes": RSPDL(4, penalty=0.1, max_iter=1, random_state=0),
@@ -91,7 +91,7 @@ def answers(model, X):
 def test_there_and_back(data, tmp_path, name):
     X, y = data
     # Matrices without weight are not held out: figures of them are missing.
-    weights = {"sample_weight": np.repeat([1.0, 0.0], [26, 4])}
+    weights = {"sample_weight": np.repeat([1.0, 0.0], [16, 2])}
     weighted = has_fit_parameter(FITTED[name], "sample_weight")
     model = clone(FITTED[name]).fit(X, y, **weights if weighted else {})
     again = there_and_back(model, tmp_path)

@@ -515,17 +515,14 @@ def test_paper_has_headings_of_tables_and_figures_that_fit(reader):
     reader.tell("Emulation.setEmulatedMedia", {"media": ""})
 
 
-def test_wide_tables_fit_on_paper(reader):
-    tables = [
-        table_section("Classes", ["cluster", *names], [[names[-1], *range(len(names))]])
-        for names in ([f"material {k}" for k in range(30)], ["rest", 120 * "W"])
-    ]
-    reader.open(Page("wide", "Wide.", tables))
+@pytest.mark.parametrize("names", [[f"material {k}" for k in range(30)], ["rest", 120 * "W"]])
+def test_a_wide_table_fits_on_paper(reader, names):
+    rows = [[names[-1], *range(k, k + len(names))] for k in range(5)]
+    reader.open(Page("wide", "Wide.", [table_section("Classes", ["cluster", *names], rows)]))
     reader.resize(PAPER)
     reader.tell("Emulation.setEmulatedMedia", {"media": "print"})
-    boxes = reader.driver.find_elements(By.CSS_SELECTOR, ".box")
-    fits = "return arguments[0].scrollWidth <= arguments[0].clientWidth"
-    assert [reader.script(fits, box) for box in boxes] == [True, True]
+    box = reader.find(".box")
+    assert reader.script("return arguments[0].scrollWidth <= arguments[0].clientWidth", box)
     reader.tell("Emulation.setEmulatedMedia", {"media": ""})
 
 

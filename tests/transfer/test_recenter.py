@@ -338,7 +338,7 @@ def test_forgetting_weights_matrices_by_age(data):
 def test_running_dispersions_of_numbers():
     """Each number adds its squared distance to the mean before, over the expectation of that."""
     random = np.random.default_rng(0)
-    old, new, forgetting = random.normal(size=50), 5 + 2 * random.normal(size=400), 0.3
+    old, new, forgetting = random.normal(size=50), 5 + 2 * random.normal(size=200), 0.3
     old /= old.std()
     model = Recenter("log-euclidean", stretch=True)
     model.fit(np.exp(old)[:, None, None], groups=["old"] * 50)
