@@ -204,6 +204,20 @@ def test_second_derivatives_in_parameters_of_opposite_signs_are_refused():
         slope.sum().backward()
 
 
+def test_products_with_the_hessian(device):
+    """By differentiating the gradient in its direction once more, as `hvp` does."""
+    inputs = make(2, 2, 2, device)
+    along = tuple(torch.randn_like(tensor) for tensor in inputs)
+
+    def loss(X, B, alpha, beta):
+        return encode(symmetric(X), symmetric(B), alpha, beta).square().sum()
+
+    _, right = torch.autograd.functional.vhp(loss, inputs, along)
+    _, found = torch.autograd.functional.hvp(loss, inputs, along)
+    for one, other in zip(found, right, strict=True):
+        assert torch.allclose(one, other, rtol=1e-10)
+
+
 def test_third_derivatives_are_refused():
     X, B, alpha, beta = make(3, 2, 2)
     B.requires_grad_()

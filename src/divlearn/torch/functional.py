@@ -283,6 +283,7 @@ class _Gradient(_Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.engine = inputs[0]
         ctx.save_for_backward(*inputs[2:])
         ctx.set_materialize_grads(False)
 
@@ -293,14 +294,15 @@ class _Gradient(_Function):
             torch.zeros_like(tensor) if part is None else part
             for part, tensor in zip(along, tensors[:4], strict=True)
         )
-        return (None, None, *_Curvature.apply(*tensors, *direction))  # type: ignore[no-untyped-call]
+        guarded = _NoThirdDerivatives.apply(*tensors)  # type: ignore[no-untyped-call]
+        return (None, None, *_Curvature.apply(ctx.engine, *guarded, *direction))  # type: ignore[no-untyped-call]
 
 
 class _Curvature(_Function):
-    """The product with the Hessian forward, an error backward: third derivatives are not zero."""
+    """The product with the Hessian, and the slope of the values, in a direction; both linear."""
 
     @staticmethod
-    def forward(*tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(engine: Engine, *tensors: Tensor) -> tuple[Tensor, ...]:
         at, cotangent, along = tensors[:4], tensors[4], tensors[5:]
         shape = cotangent.shape[1:]
         gradient, rates = hessian_product(
@@ -313,6 +315,32 @@ class _Curvature(_Function):
         )
         products = (*gradient[:2], *parameters, rates.reshape(cotangent.shape))
         return tuple(g.to(like.dtype) for g, like in zip(products, tensors[:5], strict=True))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.engine = inputs[0]
+        ctx.save_for_backward(*inputs[1:6])
+
+    @staticmethod
+    def backward(ctx: Any, *along: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradient in the direction; `_NoThirdDerivatives` refuses the others."""
+        tensors = ctx.saved_tensors
+        products = _Curvature.apply(ctx.engine, *tensors, *along[:4])  # type: ignore[no-untyped-call]
+        needed = tuple(ctx.needs_input_grad[6:])
+        gradients = _Gradient.apply(ctx.engine, needed, *tensors[:4], along[4])  # type: ignore[no-untyped-call]
+        in_direction = (
+            product + gradient if wanted else None
+            for product, gradient, wanted in zip(products, gradients, needed, strict=False)
+        )
+        return (None, *map(torch.zeros_like, tensors), *in_direction)
+
+
+class _NoThirdDerivatives(_Function):
+    """Tensors forward, an error backward: third derivatives are not zero."""
+
+    @staticmethod
+    def forward(*tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(tensor.view_as(tensor) for tensor in tensors)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
