@@ -171,8 +171,8 @@ def test_official_splits_come_first(stored):
         ({"train": 1}, "train=1 must be a number > 0 and < 1"),
         ({"train": "half"}, "train='half' must be"),
         ({"train": float("nan")}, "train=nan must be"),
-        ({"train": 0.01}, "train set will be empty"),
-        ({"train": 0.98}, "test_size = 2 should be greater or equal to the number of classes = 3"),
+        ({"train": 0.01}, "train=0.01 is 0 of 70 matrices to train on, must leave >= 3, one for"),
+        ({"train": 0.98}, "train=0.98 is 68 of 70 matrices to train on, must leave >= 3, one for"),
     ],
 )
 def test_splits_that_cannot_be(stored, options, message):

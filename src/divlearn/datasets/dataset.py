@@ -167,6 +167,12 @@ class Dataset:
                 f"train={share!r} must be a number > 0 and < 1, a share of the matrices"
             )
         labels = self._required_labels
+        n_train, n_classes = int(share * len(labels)), len(self.classes)
+        if not n_classes <= n_train <= len(labels) - n_classes:
+            raise ValueError(
+                f"train={share} is {n_train} of {counted(len(labels), 'matrices')} to train on, "
+                f"must leave >= {n_classes}, one for each class, on both sides; change train"
+            )
         splitter = StratifiedShuffleSplit(n_splits, train_size=share, random_state=random_state)
         return [
             (np.sort(first), np.sort(second)) for first, second in splitter.split(labels, labels)
