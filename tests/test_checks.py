@@ -8,8 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import wishart
+from sklearn.base import clone
 
-from divlearn import DivergenceMDM, get_engine, tolerances
+from divlearn import (
+    DivergenceMDM,
+    GaussianEmbedding,
+    RBFKernelDescriptor,
+    Recenter,
+    get_engine,
+    tolerances,
+)
 from divlearn.checks import check_count
 from divlearn.text import counted
 
@@ -35,6 +43,23 @@ def test_integers_of_all_kinds_become_int(value):
 def test_messages_name_value_relation_and_fix(value, error, message):
     with pytest.raises(error, match=f"^{message}$"):
         check_count(value, "n", least=2, most=9, fix="; lower n")
+
+
+@pytest.mark.parametrize(
+    ("estimator", "name", "n_rows"),
+    [
+        (DivergenceMDM(), "filtering", 3),
+        (Recenter(), "stretch", 3),
+        (GaussianEmbedding(), "normalize", 2),  # of series, not of matrices
+        (RBFKernelDescriptor(), "per_frame", 2),
+    ],
+)
+@pytest.mark.parametrize("value", ["no", 0, None])
+def test_what_is_not_a_boolean(estimator, name, n_rows, value):
+    X = wishart(np.random.default_rng(0), 6, 3)[:, :n_rows]
+    clone(estimator).set_params(**{name: np.False_}).fit(X, np.arange(6) % 2)
+    with pytest.raises(ValueError, match=f"^{name}={value!r} must be True or False$"):
+        clone(estimator).set_params(**{name: value}).fit(X, np.arange(6) % 2)
 
 
 def test_one_of_a_kind_is_singular():

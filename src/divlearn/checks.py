@@ -84,6 +84,12 @@ def check_number(value: object, name: str, *, positive: bool = False, word: str 
         raise ValueError(f"{name}={value!r} must be {allowed}a finite number {relation} 0")
 
 
+def check_flag(value: object, name: str) -> None:
+    """Raise unless a value is True or False: text such as "no" would count as true."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name}={value!r} must be True or False")
+
+
 def check_name(value: object, name: str, choices: Collection[str]) -> None:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name}={value!r} must be one of {', '.join(choices)}")

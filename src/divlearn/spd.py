@@ -74,7 +74,7 @@ def check_spd(
         "raise" refuses matrices that are not positive definite. A weight r, > 0 and < 1, shrinks
         all of them to :math:`(1 - r) X + r \tau I`, with :math:`\tau` the mean of all their
         eigenvalues; "shrink" is r = 0.01. `divlearn.descriptors.Regularize` does the same to
-        new matrices. NaN, infinity and asymmetry are always refused.
+        new matrices. None is the same as "raise". NaN, infinity and asymmetry are always refused.
     dtype : float32 or float64, optional
         By default float32 stays, float16 becomes float32 and all else float64.
     ndim : int, optional
@@ -119,7 +119,8 @@ def check_and_learn(
     shrink(matrices, shrinkage)
     failing = find_not_definite(matrices, tolerances.positive_definite(d, matrices.dtype))
     if failing.size:
-        fix = 'pass regularize="shrink", here or to check_spd'
+        here = "" if name == "init" else ", here or"  # an estimator regularizes X alone
+        fix = f'pass regularize="shrink"{here} to check_spd'
         if shrinkage is not None:
             fix = f"raise regularize={shrinkage[0]:g}"
         elif regularize is None:  # set when the model was fitted

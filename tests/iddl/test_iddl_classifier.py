@@ -24,6 +24,7 @@ from divlearn.heads.losses import HingeLoss, RidgeLoss
 from divlearn.iddl import IDDLClassifier, Recipe, judging, learning
 from divlearn.iddl.training import Task
 
+EYES = np.eye(4)[None]
 FAST = {"n_atoms": 6, "rank": "full", "cv": 2, "max_iter": 3, "random_state": 0}
 
 
@@ -111,8 +112,8 @@ def test_fixed_dictionary_and_fixed_parameters(data):
     assert start.n_iter_ == 0
     identity = IDDLClassifier(recipe=Recipe(init="identity"), **options | {"max_iter": 0}).fit(X, y)
     np.testing.assert_allclose(identity.atoms_, np.broadcast_to(np.eye(4), (6, 4, 4)), atol=1e-12)
-    given = IDDLClassifier(recipe=Recipe(init=X[:3]), **options | {"max_iter": 0}).fit(X, y)
-    np.testing.assert_allclose(given.atoms_, X[:3], rtol=1e-10)
+    given = IDDLClassifier(recipe=Recipe(init=X[:6]), **options | {"max_iter": 0}).fit(X, y)
+    np.testing.assert_allclose(given.atoms_, X[:6], rtol=1e-10)
 
 
 def test_history(data):
@@ -338,6 +339,11 @@ def test_verbose_says_what_it_weighs(data, capsys):
         ({"recipe": Recipe(atoms_per_class=0)}, r"atoms_per_class=0 must be"),
         ({"divergence": "V", "recipe": Recipe(start=(1, -1))}, "must hold pairs"),
         ({"divergence": "V", "recipe": Recipe(start=(1, (2, 3)))}, "must hold pairs"),
+        ({"recipe": Recipe(start=(1, 1))}, r"start=\(1, 1\) is for .*'S', 'V' or 'N', not 'line'"),
+        ({"recipe": Recipe(penalty_per_matrix=True)}, "a number to divide, not penalty='auto'"),
+        ({"recipe": Recipe(penalty=1, penalty_per_matrix="no")}, "'no' must be True or False"),
+        ({"n_atoms": 2, "recipe": Recipe(init=EYES)}, "init has 1 matrix, must have n_atoms=2;"),
+        ({"recipe": Recipe(init=0 * EYES)}, 'drop .* or pass regularize="shrink" to check_spd$'),
         ({"max_iter": -1}, r"max_iter=-1 must be"),
         ({"cv": 1}, r"cv=1 must be an integer >= 2"),
         ({"recipe": Recipe(init="zeros")}, r"init='zeros' must be one of class-kmeans"),

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import RealArray
-from divlearn.checks import check_number
+from divlearn.checks import check_flag, check_number
 from divlearn.descriptors.matrices import ensure_definite
 from divlearn.descriptors.pixels import Feature, Images, Preset
 from divlearn.descriptors.region import Part, RegionCovariance, Regions
@@ -66,6 +66,7 @@ class RBFKernelDescriptor(SeriesTransformer):
 
     def _check_parameters(self) -> None:
         _check_gamma(self.gamma)
+        check_flag(self.per_frame, "per_frame")
 
     def _learn(self, series: Series) -> None:
         if isinstance(self.gamma, str):

@@ -13,7 +13,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray, check_real
-from divlearn.checks import check_number
+from divlearn.checks import check_flag, check_number
 from divlearn.descriptors.matrices import (
     MatrixTransformer,
     check_floor,
@@ -258,6 +258,7 @@ class GaussianEmbedding(SeriesTransformer):
 
     def _check_parameters(self) -> None:
         check_number(self.noise, "noise")
+        check_flag(self.normalize, "normalize")
         if not callable(self.estimator) and self.estimator not in ("cov", *_SHRINKAGE):
             raise ValueError(
                 f'estimator={self.estimator!r} must be "cov", "lwf", "oas" or a callable'

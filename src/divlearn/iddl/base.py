@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, RealArray
-from divlearn.checks import RandomState, check_count, check_name, check_number
+from divlearn.checks import RandomState, check_count, check_flag, check_name, check_number
 from divlearn.engines import Engine
 from divlearn.fitting.folds import Splitter
 from divlearn.fitting.labelled import MatricesMixin, rewrite_keywords
@@ -30,6 +30,7 @@ from divlearn.iddl.judging import summarize
 from divlearn.iddl.training import SOLVERS, History, Model, VectorModel
 from divlearn.sharded.opening import open_new
 from divlearn.spd import check_spd
+from divlearn.text import counted
 from divlearn.tolerances import LEARNING_ACCURACY
 
 # Numbers for n_atoms="auto": three atoms per class, and more if classes are few.
@@ -58,7 +59,7 @@ class Recipe:
         a class; see docs/extending.md. ``RidgeLoss(plain=True)`` of `divlearn.iddl` has the
         divergences themselves as features. Numbers need ridge.
     init : {"class-kmeans", "kmeans", "samples", "identity"} or array of atoms
-        Initial atoms.
+        Initial atoms. Of full rank, an array has as many as an integer ``n_atoms`` says.
     atoms_per_class : int, optional
         Their number for ``n_atoms="auto"``, instead of the usual one.
     start : pair of floats, optional
@@ -99,6 +100,12 @@ class Recipe:
             check_count(self.atoms_per_class, "atoms_per_class")
         if not (isinstance(self.penalty, str) and self.penalty in ("auto", "cv")):
             check_number(self.penalty, "penalty", positive=True, word="auto")
+        check_flag(self.penalty_per_matrix, "penalty_per_matrix")
+        if self.penalty_per_matrix and isinstance(self.penalty, str):
+            raise ValueError(
+                f"penalty_per_matrix=True needs a number to divide, not penalty={self.penalty!r}; "
+                "set penalty to a number, or leave penalty_per_matrix out"
+            )
 
     @property
     def is_usual(self) -> bool:
@@ -204,6 +211,11 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
                 f"learn='divergences' needs pairs to learn, and divergence={self.divergence!r} has "
                 'none; set divergence="learn", or learn="atoms"'
             )
+        if self._recipe.start is not None and not starts_from_grid(self.divergence):
+            raise ValueError(
+                f"start={self._recipe.start!r} is for divergence='S', 'V' or 'N', not "
+                f"{self.divergence!r}; leave out start"
+            )
         if self._recipe.penalty == "cv" and self.cv is not None:
             raise ValueError(
                 f'cv={self.cv!r} must be None with penalty="cv", which chooses for a single model; '
@@ -249,6 +261,12 @@ class IDDLBase(MatricesMixin, BaseEstimator):  # type: ignore[misc]
         if atoms.shape[1:] != X.shape[1:]:
             raise ValueError(
                 f"init has matrices of size {atoms.shape[1]}, must be {X.shape[1]} as in X"
+            )
+        is_full = self.rank in ("auto", "full") or int(self.rank) >= X.shape[-1]
+        if is_full and self.n_atoms not in ("auto", len(atoms)):
+            raise ValueError(
+                f"init has {counted(len(atoms), 'matrices')}, must have n_atoms={self.n_atoms}; "
+                'set n_atoms="auto", or pass as many'
             )
         return atoms
 

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from divlearn.arrays import Indices, Labels, RealArray
-from divlearn.checks import ClassWeight, RandomState
+from divlearn.checks import ClassWeight, RandomState, check_flag
 from divlearn.divergence import Divergence, DivergenceLike
 from divlearn.engines import Engine
 from divlearn.fitting import labelled
@@ -250,6 +250,7 @@ class DivergenceMDM(TransformerMixin, labelled.MatrixClassifierMixin, BaseEstima
     def _learn_filter(self, data: Labelled, engine: Engine) -> Labelled:
         """Learn the filter, if any, and return filtered data."""
         self._filter = None
+        check_flag(self.filtering, "filtering")
         if not self.filtering:
             return data
         self._filter = learn_filter(data, np.arange(len(data.codes)), engine)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from divlearn.arrays import Indices, Labels, RealArray
-from divlearn.checks import check_same_kind, check_sortable
+from divlearn.checks import check_flag, check_same_kind, check_sortable
 from divlearn.descriptors.matrices import MatrixTransformer
 from divlearn.divergence import Divergence, DivergenceLike, get_divergence
 from divlearn.engines import Engine, get_engine
@@ -155,6 +155,7 @@ class Recenter(MatrixTransformer):
         self, X: ArrayLike, y: ArrayLike | None = None, groups: ArrayLike | None = None
     ) -> RealArray:
         """Fit, and re-centre the same matrices; see `fit` and `transform`."""
+        check_flag(self.stretch, "stretch")
         matrices = check_training(self, X, dtype=None)
         self.n_features_in_ = matrices.shape[-1]
         if self._chooses:
