@@ -81,6 +81,7 @@ def test_clusters_of_noise_are_not_stable():
     model = ABKMeans(3, random_state=0).fit(X)
     assert abs(measure_stability(model, X)) < 0.3
     assert np.isnan(measure_stability(model, X[:10]))
+    assert "Stability is not known: it takes at least 4 matrices" in say_clusters(np.arange(5))[1]
 
 
 def test_stability_does_not_prove_clusters():

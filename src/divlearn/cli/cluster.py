@@ -140,12 +140,13 @@ def _show(
     headline, evidence = say_clusters(labels, dataset.labels, _get_groups(dataset), stability)
     out.say(f"{headline} {evidence}".rstrip())
     out.say(text)
-    scores = _compare(out, labels, "labels", dataset.labels)
-    group_scores = _compare(out, labels, "groups", dataset.groups)
+    scores, _ = _compare(out, labels, "labels", dataset.labels)
+    group_scores, said = _compare(out, labels, "groups", dataset.groups)
     if output is not None:  # last: an interrupt before it keeps nothing, and is said to
         save(model, output)
         out.say(f"Model: {output}")
-    args = model, labels, dataset.labels, scores, headline, f"{evidence}\n{text}", bics
+    summary = f"{evidence}\n{text}\n{said}".rstrip()
+    args = model, labels, dataset.labels, scores, headline, summary, bics
     out.write_page(partial(cluster_page, *args), {"clustering": out.seconds})
     out.finish(
         labels=labels,
@@ -205,10 +206,12 @@ def _summarise(model: BaseEstimator, bics: dict[int, float]) -> str:
     return f"{text}Divergence: alpha = {alpha:.3g}, beta = {beta:.3g}. {steps}: {model.message_}."
 
 
-def _compare(out: Output, labels: Indices, name: str, truth: Labels | None) -> dict[str, float]:
+def _compare(
+    out: Output, labels: Indices, name: str, truth: Labels | None
+) -> tuple[dict[str, float], str]:
     """Print and return the agreement of cluster labels with the true labels, or groups."""
     if truth is None:
-        return {}
+        return {}, ""
     from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
     from divlearn.cluster import matched_f1_score, pairwise_f1_score
@@ -220,5 +223,6 @@ def _compare(out: Output, labels: Indices, name: str, truth: Labels | None) -> d
         "NMI": float(normalized_mutual_info_score(truth, labels)),
     }
     listed = ", ".join(f"{score} {value:.3f}" for score, value in scores.items())
-    out.say(f"Agreement with the {name}: {listed}.")
-    return scores
+    said = f"Agreement with the {name}: {listed}."
+    out.say(said)
+    return scores, said

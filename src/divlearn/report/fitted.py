@@ -300,7 +300,8 @@ def say_clusters(
             f"{counts}; {say_p(p_value)} by a permutation test.",
         )
     if math.isnan(stability):
-        return f"There are {len(sizes)} clusters.", f"{counts}."
+        needs = "it takes at least 4 matrices for each cluster"
+        return f"There are {len(sizes)} clusters.", f"{counts}. Stability is not known: {needs}."
     return (
         f"{len(sizes)} clusters; their stability is {stability:.2f}, where 1 is perfect.",
         f"{counts}. Stability is the adjusted Rand index of clusters of random halves of the "
