@@ -17,7 +17,7 @@ from divlearn.fitting.folds import Folds, held_out_rows
 from divlearn.fitting.held_out import Grid, Memo, coordinate_grid
 from divlearn.fitting.progress import interrupt, stoppable, track
 from divlearn.fitting.selection import HeldOut, Nest, mean_with_error
-from divlearn.heads.discriminants import RDA, Linear, NoSpreadError, Quadratic
+from divlearn.heads.discriminants import RDA, Linear, Quadratic
 from divlearn.heads.heads import solve_head
 from divlearn.heads.ridge import RIDGE_PENALTIES, fit_ridge
 from divlearn.heads.samples import Samples
@@ -329,10 +329,7 @@ def add_vector_models(learned: Learned, task: Task) -> Learned:
     sources = [(no_models, [task.logarithms()] * n_folds)]
     if task.codes is not None:
         sources.append((models, _fold_features(features, models)))
-    try:
-        chosen = [_choose_vector_model(vectors, learned, task) for _, vectors in sources]
-    except NoSpreadError:
-        return learned
+    chosen = [_choose_vector_model(vectors, learned, task) for _, vectors in sources]
     factors, choice, fold_choices = average_scores(
         [learned.choice, *(choice for _, choice, _ in chosen)],
         list(zip(learned.fold_choices, *(choices for *_, choices in chosen), strict=True)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -24,6 +25,7 @@ from divlearn.fitting.held_out import FoldedData, prepare_once
 from divlearn.fitting.labelled import Labelled, Numbered, fit_method
 from divlearn.fitting.progress import is_interrupted, say, stoppable, track
 from divlearn.fitting.selection import average_held_out
+from divlearn.heads.discriminants import NoSpreadError
 from divlearn.heads.losses import LOSSES, Loss, RidgeLoss, SoftmaxLoss
 from divlearn.iddl.atoms import (
     Variant,
@@ -158,7 +160,8 @@ class IDDLPredictor(IDDLBase):
             learned = join_ranks(ranks, task) if len(ranks) > 1 else ranks[0]
             self._set_held_out_losses(learned, task)
             if self._recipe.loss == "auto" and self._averages(task):
-                with stoppable(lambda: learned):
+                # Equal matrices may differ by rounding in some folds, and in none of all matrices.
+                with stoppable(lambda: learned), suppress(NoSpreadError):
                     learned = add_vector_models(learned, task)
         self._set_learned(learned, task)
         return learned
