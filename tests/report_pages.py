@@ -69,7 +69,7 @@ def every_section(word: str = "word", n_rows: int = 8, n_matrices: int = 30) -> 
             matrices_section(
                 f"matrices {word}",
                 spd(n_matrices, 4),
-                rng.random(n_matrices),
+                rng.random(n_matrices) ** 4,  # shares of one and of two digits
                 [f"name {i} {word}" for i in range(n_matrices)],
                 [f"text {i} {word}" for i in range(n_matrices)],
                 f"note {word}",

@@ -335,7 +335,7 @@ SAME = [
     {"recipe": Recipe(loss="ridge", init="kmeans", penalty=1e-2)},
     {"recipe": Recipe(loss="ridge", penalty=1e-2)},
     {"recipe": Recipe(loss="ridge", init="identity", penalty=1e-2), "n_atoms": 1},
-    {"recipe": Recipe(loss="ridge", init=X[:3], penalty=1e-2)},
+    {"recipe": Recipe(loss="ridge", init=X[:3], penalty=1e-2), "n_atoms": 3},
     {"n_atoms": "auto", "max_iter": 2},
     {"n_atoms": "auto", "recipe": Recipe(loss="ridge", atoms_per_class=2, penalty=1e-2)},
 ]

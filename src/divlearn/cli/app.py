@@ -56,8 +56,10 @@ def _version_option(
 
 
 @functools.cache
-def _program() -> Callable[[Sequence[str] | None], object]:
-    """Return the function of arguments that calls a command; it ends by SystemExit."""
+def _program(
+    commands: tuple[Callable[..., None], ...],
+) -> Callable[[Sequence[str] | None], object]:
+    """Return the function of arguments that calls one of the commands, and ends by SystemExit."""
     app = typer.Typer(
         name="divlearn",
         help=_HELP,
@@ -68,7 +70,7 @@ def _program() -> Callable[[Sequence[str] | None], object]:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
     app.callback()(_version_option)
-    for command in _COMMANDS:
+    for command in commands:
         app.command()(_handle_ctrl_c(command))
     return typer.main.get_command(app)
 
@@ -81,7 +83,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         with naming_full_disk(_OUTPUT), warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: _print_error(_describe(message))
             try:
-                _program()(argv)
+                _program(_COMMANDS)(argv)
             finally:
                 sys.stdout.flush()
     except SystemExit as end:

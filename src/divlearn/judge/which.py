@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -241,10 +242,7 @@ def _answer(
     grid, n_named = maps.make_grid(alphas, betas), len(NAMED)
     held_out = correct[folds, :, np.arange(len(folds))].T  # without the fold of the matrix
     scores = _score(held_out, codes)
-
-    def choose(scores: RealArray) -> int:
-        return int(plane.rank_best(grid, np.round(scores, _DECIMALS))[0])
-
+    choose = partial(_best_point, grid)
     learned, choices = _cross_fit(correct[:, 2 * n_named :], codes, folds, choose)
     rules = {
         MEAN: _cross_fit(correct[:, :n_named], codes, folds, _first_best)[0],
@@ -256,10 +254,7 @@ def _answer(
     rule = MEAN if _first_best(scores[: 2 * n_named]) < n_named else NEIGHBOUR
     surface, points = scores[2 * n_named :], [(alpha, beta) for alpha, beta in grid.tolist()]
     counts = np.unique(codes, return_counts=True)[1]
-    p_values = [p_above_chance(flags, codes, groups) for flags in rules.values()]
-    p_chance = min(1.0, len(rules) * min(p_values))
-    p_pairs = compare_all(rules, groups, balanced_weights(codes))
-    p_pairs = {pair: max(p, p_chance) for pair, p in p_pairs.items()}
+    p_chance, p_pairs = _p_values(rules, codes, groups)
     gain, _ = _compare(learned, rules[rule], codes, groups)
     if gain > 0 and p_pairs[frozenset((LEARNED, rule))] < SIGNIFICANT:
         rule, recommended = LEARNED, learned
@@ -284,6 +279,20 @@ def _answer(
         rule_error=standard_error(recommended, groups, codes),
         rules=_compare_rules(rules, rule, codes, groups, p_pairs),
     )
+
+
+def _best_point(grid: RealArray, scores: RealArray) -> int:
+    return int(plane.rank_best(grid, np.round(scores, _DECIMALS))[0])
+
+
+def _p_values(
+    rules: dict[str, Flags], codes: Indices, groups: Indices | None
+) -> tuple[float, dict[frozenset[str], float]]:
+    """Return the p-value of no rule above chance, and those of pairs, no smaller than that."""
+    p_values = [p_above_chance(flags, codes, groups) for flags in rules.values()]
+    p_chance = min(1.0, len(rules) * min(p_values))
+    pairs = compare_all(rules, groups, balanced_weights(codes))
+    return p_chance, {pair: max(p, p_chance) for pair, p in pairs.items()}
 
 
 def _cross_fit(

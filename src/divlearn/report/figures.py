@@ -29,7 +29,7 @@ _DECIMALS = 3  # of correlations in the data
 _MAX_WITH_COUNTS = 12  # classes of a confusion matrix with counts in its cells
 _MAX_TICKS = 16  # labels of classes that fit along an axis on a phone
 _N_MISTAKES = 5  # listed below a matrix
-_NAME_LENGTH = 10  # of the name of a matrix
+_HEAD_LENGTH = 16  # of the name of a matrix and its share
 _LINE_LENGTH = 18  # of a line above a matrix
 
 
@@ -193,9 +193,9 @@ def matrices_section(
     order = np.argsort(-counts, kind="stable")
     stack = np.asarray(matrices, dtype=np.float64)[order]
     shares = counts[order] / (counts.sum() or 1.0)
+    ends = [f": {share:.1%}" for share in shares]
     heads = [
-        f"{shorten(names[k], _NAME_LENGTH)}: {share:.1%}"
-        for k, share in zip(order, shares, strict=True)
+        shorten(names[k], _HEAD_LENGTH - len(end)) + end for k, end in zip(order, ends, strict=True)
     ]
     captions = [(head, texts[k]) for head, k in zip(heads, order, strict=True)]
     n_rows = min(-(-len(stack) // _COLUMNS), _TILES // _COLUMNS)
