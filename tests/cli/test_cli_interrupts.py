@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 from contextlib import redirect_stderr, redirect_stdout
-from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -82,11 +81,14 @@ class PressedAtOutput(io.StringIO):
         return super().write(text)
 
 
-def test_cluster_keeps_no_model_without_saying_so(capsys):
-    with redirect_stdout(PressedAtOutput()):
-        assert main(["cluster", "data.npz", "-k", "2", "-o", "c"]) == 130
-    assert capsys.readouterr().err == "divlearn: interrupted; nothing is kept\n"
-    assert not Path("c").exists()
+@pytest.mark.parametrize(
+    "command", [["cluster", "data.npz", "-k", "2"], ["fit", "data.npz", "--model", "knn"]]
+)
+def test_ctrl_c_after_the_fit_keeps_the_model_and_says_so(command):
+    with redirect_stdout(PressedAtOutput()) as printed:
+        assert main([*command, "-o", "model"]) == KEPT
+    assert "Interrupted; the model is kept: model." in printed.getvalue()
+    assert load("model").n_features_in_ == 3
 
 
 @pytest.mark.usefixtures("small_blocks")

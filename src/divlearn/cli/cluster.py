@@ -62,6 +62,7 @@ def cluster(
     Example: divlearn cluster matrices.npz -k 15 --method mixture -o clusters.divlearn
     """
     from divlearn.cli.data import data_files, read_data
+    from divlearn.models import save
 
     out = Output(
         as_json, report, reads=data_files(data, labels, groups), writes=[("--output", output, ())]
@@ -75,7 +76,10 @@ def cluster(
             "matrices; lower it or pass more data"
         )
     bics, stability = _fit(out, model, dataset, n_clusters)
-    _show(out, model, dataset, bics, stability, output)
+    if output is not None:
+        save(model, output)
+    with out.keeping(output):
+        _show(out, model, dataset, bics, stability, output)
 
 
 def _fit(
@@ -130,7 +134,6 @@ def _show(
     import numpy as np
 
     from divlearn.cluster.agreement import centers_of
-    from divlearn.models import save
     from divlearn.report.fitted import cluster_page, say_clusters
 
     labels = model.predict(dataset.matrices)
@@ -142,8 +145,7 @@ def _show(
     out.say(text)
     scores, _ = _compare(out, labels, "labels", dataset.labels)
     group_scores, said = _compare(out, labels, "groups", dataset.groups)
-    if output is not None:  # last: an interrupt before it keeps nothing, and is said to
-        save(model, output)
+    if output is not None:
         out.say(f"Model: {output}")
     summary = f"{evidence}\n{text}\n{said}".rstrip()
     args = model, labels, dataset.labels, scores, headline, summary, bics

@@ -104,7 +104,8 @@ def fit(
         out.say(f"{type(classifier).__name__} holds nothing out: --groups has no effect.")
     fit_params = {"groups": group_labels} if takes_groups and group_labels is not None else {}
     _fit(out, classifier, dataset, fit_params, names, checkpoint, output)
-    _show(out, classifier, dataset, group_labels, output)
+    with out.keeping(output):
+        _show(out, classifier, dataset, group_labels, output)
 
 
 def _fit(

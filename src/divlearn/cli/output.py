@@ -102,6 +102,17 @@ class Output:
                 self.interrupted |= is_interrupted()
                 self.seconds = time.perf_counter() - started
 
+    @contextmanager
+    def keeping(self, model: Path | None) -> Iterator[None]:
+        """After Ctrl-C say that the model is kept, if it has a file."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            if model is None:
+                raise
+            self.say(f"Interrupted; the model is kept: {model}.")
+            raise typer.Exit(KEPT) from None
+
     @cached_property
     def digest(self) -> str:
         """Digest of the data, empty if none was read."""
