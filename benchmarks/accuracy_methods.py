@@ -148,9 +148,7 @@ METHODS = {
         lambda seed, cv: IDDLClassifier(max_iter=0, cv=cv, random_state=seed),
         ours=True,
     ),
-    "iddl-linear": Method(
-        "IDDLClassifier, linear heads alone", lambda seed, cv: make_linear(seed, cv), ours=True
-    ),
+    "iddl-linear": Method("IDDLClassifier, linear heads alone", make_linear, ours=True),
     "iddl-linear-start": Method(
         "IDDLClassifier, linear heads on initial atoms alone",
         lambda seed, cv: make_linear(seed, cv).set_params(max_iter=0),

@@ -148,9 +148,7 @@ class ChannelImportance(Summarised):
         )
         rows = [row for row in self.table() if row.importance > 0 and row.p_value < SIGNIFICANT]
         if not rows:
-            units = significance.name_units(self.groups, self.rows)
-            least = significance.least_of_flips(significance.count_units(self.groups, self.rows))
-            few = significance.say_too_few(least, units)
+            few = significance.say_too_few_flips(self.groups, self.rows)
             return f"{text} It is not significantly lower with any of the channels {without}.{few}"
         named = ", ".join(
             f"{row.name} ({100 * row.importance:.1f} +- {100 * row.standard_error:.1f} points)"

@@ -161,8 +161,8 @@ class Evaluation(Summarised):
         if not others:
             return f"{text}."
         text += f", the highest of {len(self.predictions)} and therefore optimistic."
-        units = significance.name_units(self.groups, self.rows)
         if self.p_chance >= SIGNIFICANT:
+            units = significance.name_units(self.groups, self.rows)
             least = significance.least_above_chance(self.codes, self.groups)
             return (
                 f"{text} No classifier is significantly better than chance ("
@@ -181,8 +181,7 @@ class Evaluation(Summarised):
             verdict = "No other is significantly worse"
         else:
             verdict = f"Not significantly worse: {'; '.join(ties)}"
-        least = significance.least_of_flips(significance.count_units(self.groups, self.rows))
-        few = significance.say_too_few(least, units)
+        few = significance.say_too_few_flips(self.groups, self.rows)
         return f"{text} {verdict} ({self.test}).{few}"
 
 

@@ -60,10 +60,6 @@ def least_of_flips(n_units: int) -> float:
     return 2 * 0.5**n_units
 
 
-def count_units(groups: _Groups, rows: Indices) -> int:
-    return len(np.unique(rows if groups is None else groups))
-
-
 def name_units(groups: _Groups, rows: Indices) -> str:
     """Name the independent units; a matrix that is held out several times is a group of its own."""
     single = groups is None or len(np.unique(groups)) == len(np.unique(rows))
@@ -75,6 +71,12 @@ def say_too_few(least: float, units: str) -> str:
     if least < SIGNIFICANT:
         return ""
     return f" With so few {units} p is {min(least, 1.0):.2g} or more; pass more of them."
+
+
+def say_too_few_flips(groups: _Groups, rows: Indices) -> str:
+    """Say that no difference can be significant by sign-flip tests, if units are too few."""
+    n_units = len(np.unique(rows if groups is None else groups))
+    return say_too_few(least_of_flips(n_units), name_units(groups, rows))
 
 
 def standard_error(
@@ -185,5 +187,5 @@ def _flip_signs(gains: Indices) -> float:
     positive_part = np.arange(total + 1)
     as_far = np.abs(2 * positive_part - total) >= abs(int(gains.sum()))
     # Fourier transforms have errors of rounding, which may be negative.
-    least = 2 * 0.5 ** int(counts.sum())  # of all signs alike
+    least = least_of_flips(int(counts.sum()))
     return min(1.0, max(least, float(probabilities[as_far].sum())))
